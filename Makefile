@@ -1,0 +1,97 @@
+# `make demo` and `make test` need Python >= 3.11, make and a package index, nothing else: they set
+# up their own virtual environment in .venv. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+
+# More workers than this compete for the disk instead of helping.
+MAX_WORKERS ?= 8
+PYTEST = $(PY) -m pytest -n auto --maxprocesses=$(MAX_WORKERS) --dist worksteal $(ARGS)
+
+# Without bytecode on disk every start of agentrun compiles the package again, four times as slow.
+unexport PYTHONDONTWRITEBYTECODE
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# An environment belongs to one place and one Python: one that was copied along with the
+# project would run the code of the old place without saying so.
+MADE_FOR := $(CURDIR) $(PYTHON)
+ifneq ($(shell cat "$(VENV)/made-for" 2>/dev/null),$(MADE_FOR))
+REMAKE := remake
+endif
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-all quick check static format-check lint types layers docs-check \
+	format docs mutants setup clean remake
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/runtime.stamp ## play the main job: a review of a live stream, in $AGENTRUN_ROOT if set
+	$(PY) examples/livestream-review/play.py
+
+test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" chooses)
+	$(PYTEST) -m "not exhaustive"
+
+test-all: $(VENV)/dev.stamp ## all tests, also the exhaustive ones
+	$(PYTEST)
+
+quick: $(VENV)/dev.stamp ## the quick tests alone
+	$(PYTEST) -m "not slow and not exhaustive"
+
+check: static test ## format, lint, types, layers, freshness of the docs, tests
+
+static: format-check lint types layers docs-check ## all of check but the tests
+
+format-check: $(VENV)/dev.stamp
+	$(PY) -m ruff format --check .
+
+lint: $(VENV)/dev.stamp
+	$(PY) -m ruff check .
+
+types: $(VENV)/dev.stamp
+	$(PY) -m mypy --strict agentrun
+
+layers: $(VENV)/dev.stamp
+	$(PY) -m pytest -q tests/test_layers.py
+
+docs-check: $(VENV)/dev.stamp
+	$(PY) tools/make_docs.py --check
+
+format: $(VENV)/dev.stamp ## format the code and sort the imports
+	$(PY) -m ruff check --fix-only .
+	$(PY) -m ruff format .
+
+docs: $(VENV)/dev.stamp ## write the generated parts of docs/ again
+	$(PY) tools/make_docs.py
+
+mutants: $(VENV)/dev.stamp ## break the code in known ways; the tests must notice each
+	$(PY) tests/mutants.py
+
+setup: $(VENV)/dev.stamp ## only set up the environment
+
+clean: ## remove the environments and all that can be made again
+	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. Each stamp is touched last, so a set-up that was interrupted starts again.
+
+$(VENV)/python.stamp: $(REMAKE)
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "agentrun needs Python 3.11 or newer; there is no '$(PYTHON)'. Try: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "agentrun needs Python 3.11 or newer; '$(PYTHON)' is $$("$(PYTHON)" -V 2>&1). Try: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	"$(PYTHON)" -m venv --clear "$(VENV)"
+	@printf '%s\n' '$(MADE_FOR)' > "$(VENV)/made-for"
+	@touch $@
+
+$(VENV)/runtime.stamp: $(VENV)/python.stamp pyproject.toml
+	$(PY) -m pip install -qq --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml
+	$(PY) -m pip install -qq --editable '.[dev]'
+	@touch $(VENV)/runtime.stamp $@
