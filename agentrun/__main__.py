@@ -1,0 +1,5 @@
+"""`python -m agentrun` is the same as the `agentrun` command."""
+
+from agentrun.cli.main import main
+
+main()

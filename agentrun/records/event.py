@@ -1,0 +1,53 @@
+"""One line of a run's `operations.jsonl`: the record that its status is folded from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentrun.records.codec import Doc, without
+
+_FIELDS = frozenset(["sessionId", "runId", "seq", "type", "at", "generation", "payload"])
+
+
+class Event(NamedTuple):
+    """An event; `seq` is dense per run from 1, `generation` is that of the lease it was written under."""
+
+    session_id: str
+    run_id: str
+    seq: int
+    type: str
+    at: str
+    generation: int
+    payload: Doc
+    extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
+
+    def to_doc(self) -> Doc:
+        """The line's fields in the order they are stored."""
+        return {
+            "sessionId": self.session_id,
+            "runId": self.run_id,
+            "seq": self.seq,
+            "type": self.type,
+            "at": self.at,
+            "generation": self.generation,
+            "payload": self.payload,
+        } | self.extra
+
+    @classmethod
+    def from_doc(cls, doc: Doc) -> Event:
+        """The event in a decoded line. Raises ValueError if it is none."""
+        seq, kind, generation, payload = (doc.get(name) for name in ("seq", "type", "generation", "payload"))
+        if type(seq) is not int or seq < 1:
+            raise ValueError("no seq")
+        if not (isinstance(kind, str) and type(generation) is int and isinstance(payload, dict)):
+            raise ValueError("no event: type, generation or payload is missing")
+        return cls(
+            session_id=str(doc.get("sessionId")),
+            run_id=str(doc.get("runId")),
+            seq=seq,
+            type=kind,
+            at=str(doc.get("at") or ""),
+            generation=generation,
+            payload=payload,
+            extra=without(doc, _FIELDS),
+        )

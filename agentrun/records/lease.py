@@ -1,0 +1,76 @@
+"""Who executes a run: the lease, as it stands in `lease.json` and as the capability that writers pass on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentrun.records.codec import FORMAT_VERSION, Doc
+
+
+class Owner(NamedTuple):
+    """A process that cannot be mistaken for another: a pid is used again, its start time and boot are not.
+
+    `start_time` is in clock ticks since boot, field 22 of /proc/PID/stat (proc(5)); None where there is no /proc.
+    """
+
+    user: str
+    host: str
+    pid: int
+    start_time: int | None
+    boot_id: str | None
+
+    def to_doc(self) -> Doc:
+        """The fields as they are stored."""
+        return {
+            "user": self.user,
+            "host": self.host,
+            "pid": self.pid,
+            "startTime": self.start_time,
+            "bootId": self.boot_id,
+        }
+
+    @classmethod
+    def from_doc(cls, doc: Doc) -> Owner:
+        """The owner in a stored document. Raises ValueError if it is none."""
+        pid = doc.get("pid")
+        if type(pid) is not int:
+            raise ValueError("no owner: pid is missing")
+        return cls(str(doc.get("user")), str(doc.get("host")), pid, doc.get("startTime"), doc.get("bootId"))
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host} (pid {self.pid})"
+
+
+class Lease(NamedTuple):
+    """The right to write into one run: held by `owner`, in `generation`.
+
+    `renewed_at` and `expires_at` are wall times for display; `expires_boot_seconds` is what is compared, on the
+    clock of the boot named in `owner`.
+    """
+
+    generation: int
+    owner: Owner
+    renewed_at: str
+    expires_at: str
+    expires_boot_seconds: float
+
+    def to_doc(self) -> Doc:
+        """The document's fields in the order they are stored."""
+        return {
+            "formatVersion": FORMAT_VERSION,
+            "generation": self.generation,
+            "owner": self.owner.to_doc(),
+            "renewedAt": self.renewed_at,
+            "expiresAt": self.expires_at,
+            "expiresBootSeconds": round(self.expires_boot_seconds, 3),
+        }
+
+    @classmethod
+    def from_doc(cls, doc: Doc) -> Lease:
+        """The lease in a decoded document. Raises ValueError if it is none."""
+        generation, owner, expires = doc.get("generation"), doc.get("owner"), doc.get("expiresBootSeconds")
+        if not (type(generation) is int and isinstance(owner, dict) and isinstance(expires, int | float)):
+            raise ValueError("no lease: generation, owner or expiresBootSeconds is missing")
+        return cls(
+            generation, Owner.from_doc(owner), str(doc.get("renewedAt")), str(doc.get("expiresAt")), float(expires)
+        )

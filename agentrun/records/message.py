@@ -1,0 +1,89 @@
+"""One line of `messages.jsonl`: what the user, the agent or agentrun itself said in the session."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentrun.records.codec import Doc, without
+
+_FIELDS = frozenset(
+    ["seq", "sessionId", "runId", "role", "mode", "text", "at", "key", "actor", "accept", "questionId"]
+)
+ROLES = ("user", "assistant", "system")
+
+# `mode` of a user's message is the kind of input; of the others, what the line is for.
+PROMPT, STEER, FOLLOW_UP, ANSWER = "prompt", "steer", "follow-up", "answer"
+REPORT, QUESTION, ENDED = "report", "question", "ended"
+
+
+class Message(NamedTuple):
+    """A message; `seq` is dense per session from 1, `at` is for display only.
+
+    `accept` stands on prompts alone and holds all that is needed to make the run again. `question_id` links a
+    question and its answer. `extra` keeps fields of other versions.
+    """
+
+    seq: int
+    session_id: str
+    run_id: str
+    role: str
+    mode: str | None
+    text: str
+    at: str
+    key: str | None = None
+    actor: Doc | None = None
+    accept: Doc | None = None
+    question_id: str | None = None
+    extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
+
+    @property
+    def is_input(self) -> bool:
+        """Whether this is something the user said, which has to reach a run."""
+        return self.role == "user"
+
+    def to_doc(self) -> Doc:
+        """The line's fields in the order they are stored."""
+        doc: Doc = {
+            "seq": self.seq,
+            "sessionId": self.session_id,
+            "runId": self.run_id,
+            "role": self.role,
+            "mode": self.mode,
+            "text": self.text,
+            "at": self.at,
+            "key": self.key,
+            "actor": self.actor,
+        }
+        if self.accept is not None:
+            doc["accept"] = self.accept
+        if self.question_id is not None:
+            doc["questionId"] = self.question_id
+        return doc | self.extra
+
+    @classmethod
+    def from_doc(cls, doc: Doc) -> Message:
+        """The message in a decoded line. Raises ValueError if it is none."""
+        seq, run_id, role, text = doc.get("seq"), doc.get("runId"), doc.get("role"), doc.get("text")
+        if type(seq) is not int or seq < 1:
+            raise ValueError("no seq")
+        if not (isinstance(run_id, str) and role in ROLES and isinstance(text, str)):
+            raise ValueError("no message: runId, role or text is missing")
+        accept, actor = doc.get("accept"), doc.get("actor")
+        return cls(
+            seq=seq,
+            session_id=str(doc.get("sessionId")),
+            run_id=run_id,
+            role=str(role),
+            mode=_text(doc.get("mode")),
+            text=text,
+            at=str(doc.get("at") or ""),
+            key=_text(doc.get("key")),
+            actor=actor if isinstance(actor, dict) else None,
+            accept=accept if isinstance(accept, dict) else None,
+            question_id=_text(doc.get("questionId")),
+            extra=without(doc, _FIELDS),
+        )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,209 @@
+"""One model request or tool call, folded from the events that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.states import OPEN_OPERATION, OPERATION_TRANSITIONS, EventType, OperationStatus
+
+E = EventType
+MODEL, TOOL = "model", "tool"
+READ, WRITE = "read", "write"
+
+
+class Operation(NamedTuple):
+    """An operation; `name` is the tool's or the model's. `result`, `text` of a reply and arguments stay out of
+    `run.json` (`brief`), where only what is open or unresolved is listed.
+
+    `settled` says that a cancel, a probe, a late result or the user's word made an unsure outcome certain.
+    """
+
+    operation_id: str
+    kind: str
+    name: str
+    turn_id: str | None = None
+    tool_call_id: str | None = None
+    arguments: Doc | None = None
+    effect: str | None = None
+    resource: str | None = None
+    idempotency_key: str | None = None
+    status: OperationStatus = OperationStatus.PENDING
+    attempt: int = 0
+    remote_id: str | None = None
+    may_have_effects: bool = False
+    settled: bool = False
+    registered_at: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    result: str | None = None
+    blob: Doc | None = None
+    error: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is registered or under way, without an outcome yet."""
+        return self.status in OPEN_OPERATION
+
+    @property
+    def is_unresolved(self) -> bool:
+        """Whether nobody can say what a write did outside (contract of `unknown` and `mayHaveEffects`)."""
+        if self.status is OperationStatus.UNKNOWN:
+            return True
+        return self.effect == WRITE and self.may_have_effects and not self.settled and not self.is_open
+
+    def brief(self) -> Doc:
+        """The fields that `run.json` lists of an open or unresolved operation."""
+        return {
+            "operationId": self.operation_id,
+            "kind": self.kind,
+            "name": self.name,
+            "turnId": self.turn_id,
+            "effect": self.effect,
+            "resource": self.resource,
+            "idempotencyKey": self.idempotency_key,
+            "status": self.status.value,
+            "attempt": self.attempt,
+            "remoteId": self.remote_id,
+            "mayHaveEffects": self.may_have_effects,
+            "registeredAt": self.registered_at,
+            "startedAt": self.started_at,
+            "finishedAt": self.finished_at,
+            "error": self.error,
+        }
+
+    def to_doc(self) -> Doc:
+        """All fields, for scripts."""
+        return self.brief() | {
+            "toolCallId": self.tool_call_id,
+            "arguments": self.arguments,
+            "settled": self.settled,
+            "unresolved": self.is_unresolved,
+            "result": self.result,
+            "blob": self.blob,
+        }
+
+    @classmethod
+    def from_brief(cls, doc: Doc) -> Operation:
+        """The operation that `brief` made `doc` of. Raises KeyError, TypeError or ValueError if it is none."""
+        return cls(
+            operation_id=doc["operationId"],
+            kind=doc["kind"],
+            name=doc["name"],
+            turn_id=doc["turnId"],
+            effect=doc["effect"],
+            resource=doc["resource"],
+            idempotency_key=doc["idempotencyKey"],
+            status=OperationStatus(doc["status"]),
+            attempt=doc["attempt"],
+            remote_id=doc["remoteId"],
+            may_have_effects=doc["mayHaveEffects"],
+            registered_at=doc["registeredAt"],
+            started_at=doc["startedAt"],
+            finished_at=doc["finishedAt"],
+            error=doc["error"],
+        )
+
+    def light(self) -> Operation:
+        """The same without what `brief` leaves out, so that a fold costs the same whatever tools print."""
+        return self._replace(arguments=None, result=None, blob=None, tool_call_id=None)
+
+    def apply(self, event: Event) -> Operation:
+        """The operation after `event`, which names it; an event that does not fit leaves it as it is."""
+        change = _CHANGES.get(event.type)
+        return change(self, event) if change else self
+
+    def _moved(self, status: object, **changes: object) -> Operation:
+        try:
+            target = OperationStatus(str(status))
+        except ValueError:
+            target = OperationStatus.UNKNOWN
+        if target is not self.status and target not in OPERATION_TRANSITIONS[self.status]:
+            return self
+        return self._replace(status=target, **changes)  # type: ignore[arg-type]
+
+
+def operation_of(event: Event) -> Operation | None:
+    """The operation that `event` registers, or None."""
+    payload = event.payload
+    operation_id = payload.get("operationId")
+    if not isinstance(operation_id, str):
+        return None
+    if event.type == E.MODEL_REQUEST_STARTED:
+        return Operation(
+            operation_id, MODEL, str(payload.get("model")), turn_id=payload.get("turnId"),
+            status=OperationStatus.RUNNING, attempt=payload.get("attempt", 1), registered_at=event.at, started_at=event.at,
+        )  # fmt: skip
+    if event.type == E.TOOL_REGISTERED:
+        return Operation(
+            operation_id, TOOL, str(payload.get("toolName")), turn_id=payload.get("turnId"),
+            tool_call_id=payload.get("toolCallId"), arguments=payload.get("arguments"),
+            effect=payload.get("effect", WRITE), resource=payload.get("resource"),
+            idempotency_key=payload.get("idempotencyKey"), registered_at=event.at,
+        )  # fmt: skip
+    return None
+
+
+def fold_operations(events: Iterable[Event]) -> list[Operation]:
+    """All operations of a run, in the order in which they were registered."""
+    operations: dict[str, Operation] = {}
+    for event in events:
+        operation_id = event.payload.get("operationId")
+        if not isinstance(operation_id, str):
+            continue
+        known = operations.get(operation_id)
+        changed = known.apply(event) if known else operation_of(event)
+        if changed:
+            operations[operation_id] = changed
+    return list(operations.values())
+
+
+def _started(operation: Operation, event: Event) -> Operation:
+    return operation._moved(
+        OperationStatus.RUNNING,
+        attempt=event.payload.get("attempt", operation.attempt + 1),
+        started_at=operation.started_at or event.at,
+    )
+
+
+def _remote_id(operation: Operation, event: Event) -> Operation:
+    return operation._replace(remote_id=str(event.payload.get("remoteId")))
+
+
+def _finished(operation: Operation, event: Event) -> Operation:
+    payload = event.payload
+    if payload.get("willRetry"):
+        return operation._moved(OperationStatus.PENDING, error=payload.get("error"))
+    return operation._moved(
+        payload.get("status"),
+        finished_at=event.at,
+        result=payload.get("result", payload.get("text")),
+        blob=payload.get("blob"),
+        error=payload.get("error"),
+        may_have_effects=payload.get("mayHaveEffects") is True,
+    )
+
+
+def _settled(operation: Operation, event: Event) -> Operation:
+    payload = event.payload
+    certain = payload.get("status") != OperationStatus.UNKNOWN
+    changes: Doc = {"finished_at": operation.finished_at or event.at}
+    if payload.get("result") is not None:
+        changes["result"] = payload["result"]
+    if operation.is_open:
+        # An operation that lost its executor: the finding is its outcome.
+        changes |= {"error": payload.get("error", operation.error), "may_have_effects": payload.get("mayHaveEffects") is True}
+        return operation._replace(status=OperationStatus(payload["status"]), settled=certain, **changes)
+    return operation._moved(payload.get("status"), settled=certain or operation.settled, **changes)
+
+
+_CHANGES: dict[str, Callable[[Operation, Event], Operation]] = {
+    E.TOOL_STARTED: _started,
+    E.TOOL_REMOTE_ID: _remote_id,
+    E.TOOL_FINISHED: _finished,
+    E.MODEL_REQUEST_FINISHED: _finished,
+    E.OPERATION_RECONCILED: _settled,
+    E.OPERATION_LATE_RESULT: _settled,
+}

@@ -1,0 +1,361 @@
+"""One run as its events tell it: `run.json` is this fold written down, and can always be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from agentrun.errors import TransitionRefused
+from agentrun.records.codec import FORMAT_VERSION, Doc, without
+from agentrun.records.event import Event
+from agentrun.records.operation import Operation, operation_of
+from agentrun.states import ENDING_OF_INTENT, INITIAL, TERMINAL, EventType, RunStatus, next_status
+
+E = EventType
+
+# Everything that is counted against a budget. Tokens are those that the model reported; null means that none did.
+NO_USAGE: Doc = {
+    "turns": 0,
+    "modelRequests": 0,
+    "toolCalls": 0,
+    "retries": 0,
+    "inputTokens": None,
+    "outputTokens": None,
+    "executingMs": 0,
+}
+
+
+class Run(NamedTuple):
+    """A run. Lists of operations hold what is open or unresolved, never what is done: the fold stays small.
+
+    `applied_seq` is the last event that it contains. `waiting_for` is the question that is open, or None.
+    `attempts` counts the leases taken, durably before each stretch starts.
+    """
+
+    session_id: str
+    run_id: str
+    account_id: str
+    status: RunStatus
+    generation: int = 0
+    input_mode: str = "prompt"
+    agent: str | None = None
+    message_seq: int = 0
+    created_at: str = ""
+    started_at: str | None = None
+    updated_at: str = ""
+    timeout_at: str | None = None
+    cancel_requested_at: str | None = None
+    ending: RunStatus | None = None
+    terminal_status: RunStatus | None = None
+    terminal_at: str | None = None
+    reason: str | None = None
+    lease_owner: Doc | None = None
+    lease_expires_at: str | None = None
+    references: tuple[str, ...] = ()
+    continues: str | None = None
+    parent_run: Doc | None = None
+    config: Doc | None = None
+    timeout: float | None = None
+    waiting_for: Doc | None = None
+    usage: Doc = NO_USAGE
+    report: Doc | None = None
+    open_operations: tuple[Operation, ...] = ()
+    unresolved_operations: tuple[Operation, ...] = ()
+    delivered_inputs: tuple[int, ...] = ()
+    returned_inputs: tuple[int, ...] = ()
+    attempts: int = 0
+    applied_seq: int = 0
+    extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.status in TERMINAL
+
+    def apply(self, event: Event) -> Run:
+        """The run after `event`. Raises TransitionRefused if the event must not stand here."""
+        status = next_status(self.status, event.type, event.payload.get("terminalStatus"))
+        change = _CHANGES.get(event.type)
+        run = change(self, event) if change else self
+        return run._replace(
+            status=status,
+            generation=max(self.generation, event.generation),
+            updated_at=event.at,
+            applied_seq=event.seq,
+        )
+
+    def fold(self, events: Iterable[Event]) -> Run:
+        """The run after all of `events` that come later than what it contains.
+
+        An event that the table refuses is passed over: the first terminal record is final, whatever stands behind it.
+        """
+        run = self
+        for event in events:
+            if event.seq <= run.applied_seq:
+                continue
+            try:
+                run = run.apply(event)
+            except TransitionRefused:
+                run = run._replace(applied_seq=event.seq)
+        return run
+
+    def to_doc(self) -> Doc:
+        """The fields of `run.json` in the order they are stored."""
+        return {
+            "formatVersion": FORMAT_VERSION,
+            "runId": self.run_id,
+            "sessionId": self.session_id,
+            "accountId": self.account_id,
+            "status": self.status.value,
+            "generation": self.generation,
+            "inputMode": self.input_mode,
+            "agent": self.agent,
+            "messageSeq": self.message_seq,
+            "createdAt": self.created_at,
+            "startedAt": self.started_at,
+            "updatedAt": self.updated_at,
+            "timeoutAt": self.timeout_at,
+            "cancelRequestedAt": self.cancel_requested_at,
+            "ending": self.ending.value if self.ending else None,
+            "terminalStatus": self.terminal_status.value if self.terminal_status else None,
+            "terminalAt": self.terminal_at,
+            "reason": self.reason,
+            "leaseOwner": self.lease_owner,
+            "leaseExpiresAt": self.lease_expires_at,
+            "references": list(self.references),
+            "continues": self.continues,
+            "parentRun": self.parent_run,
+            "config": self.config,
+            "timeout": self.timeout,
+            "waitingFor": self.waiting_for,
+            "usage": self.usage,
+            "report": self.report,
+            "openOperations": [operation.brief() for operation in self.open_operations],
+            "unresolvedOperations": [operation.brief() for operation in self.unresolved_operations],
+            "deliveredInputs": list(self.delivered_inputs),
+            "returnedInputs": list(self.returned_inputs),
+            "attempts": self.attempts,
+            "appliedSeq": self.applied_seq,
+        } | self.extra
+
+    @classmethod
+    def from_doc(cls, doc: Doc) -> Run:
+        """The run in a decoded `run.json`. Raises ValueError if it is none; it is only a snapshot then."""
+        try:
+            return cls(
+                session_id=doc["sessionId"],
+                run_id=doc["runId"],
+                account_id=doc["accountId"],
+                status=RunStatus(doc["status"]),
+                generation=int(doc["generation"]),
+                input_mode=doc["inputMode"],
+                agent=doc["agent"],
+                message_seq=int(doc["messageSeq"]),
+                created_at=doc["createdAt"],
+                started_at=doc["startedAt"],
+                updated_at=doc["updatedAt"],
+                timeout_at=doc["timeoutAt"],
+                cancel_requested_at=doc["cancelRequestedAt"],
+                ending=_status(doc["ending"]),
+                terminal_status=_status(doc["terminalStatus"]),
+                terminal_at=doc["terminalAt"],
+                reason=doc["reason"],
+                lease_owner=doc["leaseOwner"],
+                lease_expires_at=doc["leaseExpiresAt"],
+                references=tuple(doc["references"]),
+                continues=doc["continues"],
+                parent_run=doc["parentRun"],
+                config=doc["config"],
+                timeout=doc["timeout"],
+                waiting_for=doc["waitingFor"],
+                usage=NO_USAGE | doc["usage"],
+                report=doc["report"],
+                open_operations=tuple(Operation.from_brief(brief) for brief in doc["openOperations"]),
+                unresolved_operations=tuple(Operation.from_brief(brief) for brief in doc["unresolvedOperations"]),
+                delivered_inputs=tuple(doc["deliveredInputs"]),
+                returned_inputs=tuple(doc["returnedInputs"]),
+                attempts=int(doc["attempts"]),
+                applied_seq=int(doc["appliedSeq"]),
+                extra=without(doc, _FIELDS),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no snapshot of a run: {error!r}") from error
+
+
+def accepted_run(event: Event) -> Run:
+    """The run that `event`, a `run.accepted`, begins. Raises ValueError if it is none."""
+    if event.type != E.RUN_ACCEPTED:
+        raise ValueError(f"a run begins with run.accepted, not with {event.type}")
+    payload = event.payload
+    timeout = payload.get("timeout")
+    return Run(
+        session_id=event.session_id,
+        run_id=event.run_id,
+        account_id=str(payload.get("accountId")),
+        status=INITIAL,
+        input_mode=str(payload.get("inputMode")),
+        agent=payload.get("agent"),
+        message_seq=payload.get("messageSeq", 0),
+        created_at=event.at,
+        updated_at=event.at,
+        references=tuple(payload.get("references") or ()),
+        continues=payload.get("continues"),
+        parent_run=payload.get("parentRun"),
+        config=payload.get("config"),
+        timeout=timeout if isinstance(timeout, int | float) else None,
+        applied_seq=event.seq,
+    )
+
+
+def fold_run(events: Iterable[Event]) -> Run:
+    """The run that `events`, all from the first, tell. Raises ValueError without a `run.accepted` at the start."""
+    remaining = iter(events)
+    first = next(remaining, None)
+    if first is None:
+        raise ValueError("no events")
+    return accepted_run(first).fold(remaining)
+
+
+def _status(text: object) -> RunStatus | None:
+    return RunStatus(str(text)) if text else None
+
+
+def _counted(usage: Doc, **more: int | None) -> Doc:
+    counted = dict(usage)
+    for name, number in more.items():
+        if isinstance(number, int):
+            counted[name] = (counted[name] or 0) + number
+    return counted
+
+
+def _lease_acquired(run: Run, event: Event) -> Run:
+    return run._replace(
+        lease_owner=event.payload.get("owner"),
+        lease_expires_at=event.payload.get("expiresAt"),
+        attempts=event.payload.get("attempt", run.attempts + 1),
+    )
+
+
+def _lease_released(run: Run, event: Event) -> Run:
+    return run._replace(lease_owner=None, lease_expires_at=None, usage=_executed(run, event))
+
+
+def _executed(run: Run, event: Event) -> Doc:
+    return _counted(run.usage, executingMs=event.payload.get("executingMs"))
+
+
+def _started(run: Run, event: Event) -> Run:
+    return run._replace(started_at=run.started_at or event.at, timeout_at=event.payload.get("timeoutAt"))
+
+
+def _delivered(run: Run, event: Event) -> Run:
+    return run._replace(delivered_inputs=run.delivered_inputs + tuple(event.payload.get("messageSeqs") or ()))
+
+
+def _waiting(run: Run, event: Event) -> Run:
+    # Waiting does not count as executing, so the deadline of the run stands still until the answer comes.
+    return run._replace(waiting_for=event.payload, timeout_at=None, usage=_executed(run, event))
+
+
+def _answered(run: Run, event: Event) -> Run:
+    # The answer to an approval is used up by this event; the answer to a question goes to the model.
+    approval = bool(run.waiting_for) and (run.waiting_for or {}).get("kind") == "approval"
+    used = (event.payload["messageSeq"],) if approval and "messageSeq" in event.payload else ()
+    return run._replace(
+        waiting_for=None,
+        timeout_at=event.payload.get("timeoutAt"),
+        delivered_inputs=run.delivered_inputs + used,
+    )
+
+
+def _ending(run: Run, event: Event, intent: str) -> Run:
+    if run.ending is not None:
+        return run
+    return run._replace(
+        ending=ENDING_OF_INTENT.get(intent, RunStatus.CANCELLED),
+        cancel_requested_at=event.at,
+        reason=event.payload.get("reason"),
+        waiting_for=None,
+    )
+
+
+def _cancel_requested(run: Run, event: Event) -> Run:
+    return _ending(run, event, str(event.payload.get("intent", "cancel")))
+
+
+def _failing(run: Run, event: Event) -> Run:
+    return _ending(run, event, "failure")
+
+
+def _finished(run: Run, event: Event) -> Run:
+    payload = event.payload
+    return run._replace(
+        terminal_status=_status(payload.get("terminalStatus")),
+        terminal_at=event.at,
+        reason=payload.get("reason", run.reason),
+        report=payload.get("report"),
+        returned_inputs=tuple(payload.get("returnedInputs") or ()),
+        waiting_for=None,
+        lease_owner=None,
+        lease_expires_at=None,
+        usage=_executed(run, event),
+    )
+
+
+def _operation(run: Run, event: Event) -> Run:
+    operation_id = event.payload.get("operationId")
+    listed = run.open_operations + run.unresolved_operations
+    known = next((each for each in listed if each.operation_id == operation_id), None)
+    changed = known.apply(event) if known else operation_of(event)
+    run = run._replace(usage=_operation_usage(run, event))
+    if changed is None:
+        return run
+    others_open = tuple(each for each in run.open_operations if each.operation_id != operation_id)
+    others_unresolved = tuple(each for each in run.unresolved_operations if each.operation_id != operation_id)
+    if changed.is_open:
+        return run._replace(open_operations=(*others_open, changed.light()), unresolved_operations=others_unresolved)
+    if changed.is_unresolved:
+        return run._replace(open_operations=others_open, unresolved_operations=(*others_unresolved, changed.light()))
+    return run._replace(open_operations=others_open, unresolved_operations=others_unresolved)
+
+
+def _operation_usage(run: Run, event: Event) -> Doc:
+    payload = event.payload
+    first = payload.get("attempt", 1) == 1
+    match event.type:
+        case E.MODEL_REQUEST_STARTED:
+            return _counted(run.usage, modelRequests=1, turns=int(first), retries=int(not first))
+        case E.TOOL_STARTED:
+            return _counted(run.usage, toolCalls=int(first), retries=int(not first))
+        case E.MODEL_REQUEST_FINISHED:
+            usage: Any = payload.get("usage") or {}
+            return _counted(
+                run.usage, inputTokens=usage.get("inputTokens"), outputTokens=usage.get("outputTokens")
+            )
+        case _:
+            return run.usage
+
+
+_CHANGES: dict[str, Callable[[Run, Event], Run]] = {
+    E.RUN_LEASE_ACQUIRED: _lease_acquired,
+    E.RUN_LEASE_RELEASED: _lease_released,
+    E.RUN_STARTED: _started,
+    E.INPUT_DELIVERED: _delivered,
+    E.RUN_WAITING_INPUT: _waiting,
+    E.RUN_INPUT_RECEIVED: _answered,
+    E.RUN_CANCEL_REQUESTED: _cancel_requested,
+    E.RUN_FAILING: _failing,
+    E.RUN_FINISHED: _finished,
+    E.MODEL_REQUEST_STARTED: _operation,
+    E.MODEL_REQUEST_FINISHED: _operation,
+    E.TOOL_REGISTERED: _operation,
+    E.TOOL_STARTED: _operation,
+    E.TOOL_REMOTE_ID: _operation,
+    E.TOOL_FINISHED: _operation,
+    E.OPERATION_RECONCILED: _operation,
+    E.OPERATION_LATE_RESULT: _operation,
+}
+
+_FIELDS = frozenset(
+    Run("", "", "", RunStatus.QUEUED).to_doc()
+)

@@ -1,0 +1,70 @@
+"""`session.json`: what a session is called and whose it is. It holds no execution state."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentrun.records.codec import FORMAT_VERSION, Doc, without
+
+_FIELDS = frozenset(
+    "formatVersion sessionId accountId title agent archived workingDirectory remoteIds forkedFrom "
+    "createdAt updatedAt revision".split()
+)
+
+
+class Session(NamedTuple):
+    """A session; `revision` rises with each rewriting, so that two windows cannot overwrite each other unseen."""
+
+    session_id: str
+    account_id: str
+    title: str
+    agent: str | None
+    archived: bool
+    working_directory: str | None
+    remote_ids: Doc
+    forked_from: Doc | None
+    created_at: str
+    updated_at: str
+    revision: int
+    format_version: int = FORMAT_VERSION
+    extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
+
+    def to_doc(self) -> Doc:
+        """The document's fields in the order they are stored."""
+        return {
+            "formatVersion": self.format_version,
+            "sessionId": self.session_id,
+            "accountId": self.account_id,
+            "title": self.title,
+            "agent": self.agent,
+            "archived": self.archived,
+            "workingDirectory": self.working_directory,
+            "remoteIds": self.remote_ids,
+            "forkedFrom": self.forked_from,
+            "createdAt": self.created_at,
+            "updatedAt": self.updated_at,
+            "revision": self.revision,
+        } | self.extra
+
+    @classmethod
+    def from_doc(cls, doc: Doc) -> Session:
+        """The session in a decoded document. Raises ValueError if it is none."""
+        session_id, account_id = doc.get("sessionId"), doc.get("accountId")
+        if not (isinstance(session_id, str) and isinstance(account_id, str)):
+            raise ValueError("no session: sessionId or accountId is missing")
+        remote_ids, forked_from, revision = doc.get("remoteIds"), doc.get("forkedFrom"), doc.get("revision")
+        return cls(
+            session_id=session_id,
+            account_id=account_id,
+            title=str(doc.get("title") or ""),
+            agent=doc.get("agent") if isinstance(doc.get("agent"), str) else None,
+            archived=doc.get("archived") is True,
+            working_directory=doc.get("workingDirectory") if isinstance(doc.get("workingDirectory"), str) else None,
+            remote_ids=remote_ids if isinstance(remote_ids, dict) else {},
+            forked_from=forked_from if isinstance(forked_from, dict) else None,
+            created_at=str(doc.get("createdAt") or ""),
+            updated_at=str(doc.get("updatedAt") or ""),
+            revision=revision if isinstance(revision, int) else 1,
+            format_version=doc.get("formatVersion", FORMAT_VERSION),
+            extra=without(doc, _FIELDS),
+        )

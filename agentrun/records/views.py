@@ -1,0 +1,121 @@
+"""What commands return and render shows: records with what can only be seen from outside, such as a lost executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.records.message import Message
+from agentrun.records.operation import Operation
+from agentrun.records.run import Run
+from agentrun.records.session import Session
+from agentrun.states import WINDING_DOWN_WORDS, EventType, RunStatus
+
+Executor = Literal["alive", "none", "lost", "frozen"]
+
+
+class RunView(NamedTuple):
+    """A run as it stands now. `status` differs from `run.status` only where the executor is lost.
+
+    `stop_asked` says that a cancel sentinel lies there which nobody has taken up; `overdue` that a deadline has passed.
+    """
+
+    run: Run
+    status: RunStatus
+    executor: Executor
+    stop_asked: bool = False
+    overdue: bool = False
+
+    @property
+    def words(self) -> str:
+        """The status as a person reads it: winding down says towards which end."""
+        if self.status is RunStatus.CANCELLING and self.run.ending:
+            return WINDING_DOWN_WORDS[self.run.ending]
+        return self.status.value
+
+    def to_doc(self) -> Doc:
+        """`run.json` as a reader folds it, and what only a look from outside tells."""
+        return self.run.to_doc() | {
+            "status": self.status.value,
+            "executor": self.executor,
+            "stopAsked": self.stop_asked,
+            "overdue": self.overdue,
+        }
+
+
+class InputState(NamedTuple):
+    """What became of a user's message: `waiting`, `delivered` (in `turn_id`) or `returned` (`reason`)."""
+
+    message: Message
+    state: Literal["waiting", "delivered", "returned"]
+    turn_id: str | None = None
+    reason: str | None = None
+
+
+class SessionView(NamedTuple):
+    """A session and its runs, newest first."""
+
+    session: Session
+    runs: tuple[RunView, ...]
+
+
+class SessionRow(NamedTuple):
+    """A line of a list: a session with its newest run and the time of its last change."""
+
+    session: Session
+    newest: RunView | None
+    changed_at: str
+
+
+class RunDetail(NamedTuple):
+    """A run with what happened in it, in order. `inputs` says what became of each of the user's messages."""
+
+    view: RunView
+    operations: tuple[Operation, ...]
+    messages: tuple[Message, ...]
+    inputs: tuple[InputState, ...]
+    report: str | None
+
+
+class Accepted(NamedTuple):
+    """The answer to an input: where it went, as which kind, under which number."""
+
+    session_id: str
+    run_id: str
+    message_seq: int
+    mode: str
+    status: RunStatus
+
+    def to_doc(self) -> Doc:
+        """The first line of `send --json`."""
+        return {
+            "type": "accepted",
+            "sessionId": self.session_id,
+            "runId": self.run_id,
+            "messageSeq": self.message_seq,
+            "mode": self.mode,
+        }
+
+
+def input_states(run: Run, messages: Iterable[Message], events: Iterable[Event]) -> tuple[InputState, ...]:
+    """What became of each of the user's `messages` to `run`, by its `events`."""
+    turns: dict[int, str | None] = {}
+    for event in events:
+        if event.type == EventType.INPUT_DELIVERED:
+            for seq in event.payload.get("messageSeqs") or ():
+                turns[seq] = event.payload.get("turnId")
+        elif event.type == EventType.RUN_INPUT_RECEIVED and "approved" in event.payload:
+            turns[event.payload["messageSeq"]] = None
+    return tuple(
+        _input_state(run, message, turns) for message in messages if message.is_input and message.run_id == run.run_id
+    )
+
+
+def _input_state(run: Run, message: Message, turns: dict[int, str | None]) -> InputState:
+    if message.seq in turns:
+        return InputState(message, "delivered", turn_id=turns[message.seq])
+    if run.is_over:
+        return InputState(message, "returned", reason=f"the run ended as {run.status}")
+    return InputState(message, "waiting")
