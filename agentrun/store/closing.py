@@ -1,0 +1,113 @@
+"""Ending a run: the event that commits the end, and everything that follows from it and can be done again.
+
+Publishing looks before it writes, so that a second time changes nothing. The slot is freed last: as long as `active`
+names the ended run, the next writer knows that something may be left to do.
+"""
+
+from __future__ import annotations
+
+from agentrun.records.codec import Doc
+from agentrun.records.lease import Lease
+from agentrun.records.message import ENDED, REPORT
+from agentrun.records.run import Run
+from agentrun.states import EventType, RunStatus
+from agentrun.store.runs import RunDir
+from agentrun.store.writer import Writer
+
+
+def finish(
+    writer: Writer,
+    lease: Lease,
+    run_dir: RunDir,
+    end: RunStatus,
+    *,
+    reason: str | None = None,
+    report: Doc | None = None,
+    executing_ms: int = 0,
+) -> Run:
+    """Commits the end of a run and publishes it. Raises FencedOut, TransitionRefused.
+
+    `report` names bytes that are in `blobs/` already; `executing_ms` is what this stretch adds to the time used.
+    """
+    run = run_dir.check(lease, writer)
+    payload = _finished_payload(writer, run, end, reason, report, executing_ms)
+    run = run_dir.append(lease, writer, EventType.RUN_FINISHED, payload)
+    publish(writer, run_dir, run)
+    return run
+
+
+def finish_queued(writer: Writer, run_dir: RunDir, reason: str | None) -> Run:
+    """Ends a run that never started, without it ever being `cancelling`: that would hold a second slot."""
+    run = run_dir.current(writer)
+    payload = _finished_payload(writer, run, RunStatus.CANCELLED, reason, None, 0)
+    run = run_dir.append_as_anyone(writer, EventType.RUN_FINISHED, payload)
+    # Nobody has claimed it, so nothing made the run's own directory last yet.
+    run_dir.directory.sync()
+    publish(writer, run_dir, run)
+    return run
+
+
+def publish(writer: Writer, run_dir: RunDir, run: Run) -> None:
+    """Does what follows from the end of `run`, as far as it has not been done."""
+    if run.report is not None:
+        run_dir.write_report(writer, run.report)
+    if writer.closing_message(run) is None:
+        _append_closing_message(writer, run_dir, run)
+    run_dir.end_lease(writer)
+    run_dir.write_snapshot(writer)
+    if writer.session.active() == run.run_id:
+        writer.free_slot()
+    link_next(writer)
+
+
+def link_next(writer: Writer) -> None:
+    """Gives the slot to the run whose turn it is, if the slot is free and a run is open."""
+    if writer.session.active() is not None:
+        return
+    waiting = writer.open_runs()
+    if waiting:
+        writer.take_slot(waiting[0].run_id)
+
+
+def _finished_payload(
+    writer: Writer, run: Run, end: RunStatus, reason: str | None, report: Doc | None, executing_ms: int
+) -> Doc:
+    usage = dict(run.usage)
+    usage["executingMs"] += executing_ms
+    return {
+        "terminalStatus": end.value,
+        "reason": reason if reason is not None else run.reason,
+        "report": report,
+        "unresolvedOperations": [operation.operation_id for operation in run.unresolved_operations],
+        "returnedInputs": [message.seq for message in writer.undelivered(run)],
+        "usage": usage,
+        "executingMs": executing_ms,
+    }
+
+
+def _append_closing_message(writer: Writer, run_dir: RunDir, run: Run) -> None:
+    if run.report is not None:
+        writer.append_message(run.run_id, "assistant", REPORT, run_dir.report() or "")
+    else:
+        writer.append_message(run.run_id, "system", ENDED, how_it_ended(run))
+
+
+def how_it_ended(run: Run) -> str:
+    """The words of the session's own message about a run that ended without a report."""
+    said = f"{run.run_id} {_ENDED_WORDS[run.status]}"
+    if run.reason:
+        said += f": {run.reason}"
+    for operation in run.unresolved_operations:
+        remote = f", remote id {operation.remote_id}" if operation.remote_id else ""
+        said += f"\nunresolved: {operation.operation_id} {operation.name} ({operation.status.value}{remote})"
+    if run.returned_inputs:
+        said += f"\nnot delivered: message {', '.join(map(str, run.returned_inputs))}"
+    return said
+
+
+_ENDED_WORDS = {
+    RunStatus.COMPLETED: "completed",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "was cancelled",
+    RunStatus.TIMED_OUT: "timed out",
+}

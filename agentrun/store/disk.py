@@ -1,0 +1,297 @@
+"""Files and directories by descriptor: the only module that opens anything in the tree for writing.
+
+Every component is opened relative to its parent and never through a symbolic link, so that a path that was checked
+cannot become another one. Whatever is opened must belong to the account's user and be of the expected kind; a FIFO
+planted in place of a file is refused and does not block. Directories are 0700 and files 0600 from their first moment.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
+from agentrun.store.layout import UNFINISHED_PREFIX
+
+_COMMON = os.O_CLOEXEC | os.O_NOFOLLOW
+# O_NONBLOCK: opening a FIFO for reading would wait for a writer; it changes nothing for regular files.
+_READ = os.O_RDONLY | os.O_NONBLOCK | _COMMON
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
+_COPY = 1 << 20
+_CANNOT_SYNC = frozenset({errno.EROFS, errno.EINVAL, errno.EBADF})
+
+
+def translated(error: OSError, path: str) -> AgentrunError:
+    """The deliberate error for what the system said about `path`."""
+    name = errno.errorcode.get(error.errno or 0, "unknown error")
+    said = f"{path}: {os.strerror(error.errno or 0)} ({name})"
+    if error.errno in _DENIED:
+        return Denied(said)
+    if error.errno == errno.ENOENT:
+        return NotFound(said)
+    return StorageFailed(said, hint="nothing was acknowledged; make room or choose another place with --root")
+
+
+@contextmanager
+def speaking_of(path: str) -> Iterator[None]:
+    """Turns what the system says inside the block into an error that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise translated(error, path) from error
+
+
+class Directory:
+    """An open directory of the tree. `path` is for messages only; access goes through the descriptor."""
+
+    def __init__(self, fd: int, path: str) -> None:
+        self.fd = fd
+        self.path = path
+
+    @classmethod
+    def root(cls, path: str) -> Directory:
+        """The directory at `path`, which may be reached through symbolic links. Raises NotFound, Denied."""
+        with speaking_of(path):
+            return cls(os.open(path, _DIRECTORY), path)
+
+    def close(self) -> None:
+        """Closes the descriptor; the handle cannot be used afterwards."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Handles live as long as whoever uses them; a process that opens many sessions must not run out.
+        self.close()
+
+    def at(self, name: str) -> str:
+        """The path of `name` in here, for messages."""
+        return os.path.join(self.path, name)
+
+    def open(self, name: str, *, owned: bool = True) -> Directory:
+        """The directory `name` in here. Raises NotFound, or Denied if it is a link, no directory or another's."""
+        path = self.at(name)
+        with speaking_of(path):
+            opened = Directory(os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd), path)
+        if owned and os.fstat(opened.fd).st_uid != os.geteuid():
+            raise Denied(f"{path} belongs to another user")
+        return opened
+
+    def make(self, name: str, mode: int = 0o700) -> bool:
+        """Makes the directory `name`; False if that name is taken."""
+        try:
+            with speaking_of(self.at(name)):
+                try:
+                    os.mkdir(name, mode, dir_fd=self.fd)
+                except FileExistsError:
+                    return False
+        except NotFound as error:
+            raise StorageFailed(str(error)) from error
+        return True
+
+    def ensure(self, name: str) -> Directory:
+        """The directory `name`, made if it is missing."""
+        self.make(name)
+        return self.open(name)
+
+    def names(self) -> list[str]:
+        """The names in here, in no order."""
+        with speaking_of(self.path):
+            return os.listdir(self.fd)
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """What `name` is, without following a link; None if it is not there."""
+        with speaking_of(self.at(name)):
+            try:
+                return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+
+    def open_file(self, name: str, flags: int = os.O_RDONLY, *, names: int = 1) -> int | None:
+        """A descriptor of the regular file `name`, None if it is not there; O_CREAT makes it.
+
+        Raises Denied if it is a link, has more than `names` names, belongs to another user or is no regular file.
+        """
+        path = self.at(name)
+        with speaking_of(path):
+            try:
+                fd = os.open(name, flags | _READ, 0o600, dir_fd=self.fd)
+            except FileNotFoundError:
+                return None
+        try:
+            _check_file(os.fstat(fd), path, names)
+        except AgentrunError:
+            os.close(fd)
+            raise
+        return fd
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of the file `name`, None if it is not there."""
+        return self._read(name, names=1)
+
+    def read_linked(self, name: str) -> bytes | None:
+        """As `read`, for a file made by `link_exclusively`: a crash may have left its temporary name as well."""
+        return self._read(name, names=2)
+
+    def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        """Puts a fresh file with `data` in the place of `name`, whole or not at all.
+
+        Callers hold the session's lock, so the temporary name is theirs alone; a left-over of a crash is discarded.
+        """
+        temporary = UNFINISHED_PREFIX + name
+        self._write_fresh(temporary, (data,), durable=durable)
+        with speaking_of(self.at(name)):
+            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        if durable:
+            self.sync()
+
+    def replace_from(self, name: str, source: BinaryIO) -> None:
+        """As `replace`, with the rest of `source`, however much it is."""
+        temporary = UNFINISHED_PREFIX + name
+        self._write_fresh(temporary, iter(lambda: source.read(_COPY), b""), durable=True)
+        with speaking_of(self.at(name)):
+            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        self.sync()
+
+    def append_bytes(self, name: str, data: bytes) -> None:
+        """Adds `data` at the end of `name`, for text that is no log."""
+        fd = self.open_file(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        assert fd is not None  # O_CREAT
+        try:
+            with speaking_of(self.at(name)):
+                write_all(fd, data)
+        finally:
+            os.close(fd)
+
+    def link_exclusively(self, name: str, data: bytes) -> bool:
+        """Makes `name` with `data`, whole, if the name is free; False if it is taken. Needs a `sync` to last."""
+        temporary = UNFINISHED_PREFIX + name
+        self._write_fresh(temporary, (data,), durable=True)
+        try:
+            with speaking_of(self.at(name)):
+                try:
+                    os.link(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False)
+                except FileExistsError:
+                    return False
+        finally:
+            self.remove(temporary)
+        return True
+
+    def move(self, name: str, new_name: str) -> bool:
+        """Renames the directory `name`; False if a directory that is not empty has the new name."""
+        with speaking_of(self.at(new_name)):
+            try:
+                os.rename(name, new_name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    return False
+                raise
+        return True
+
+    def remove(self, name: str) -> None:
+        """Removes the file `name` if it is there."""
+        with speaking_of(self.at(name)):
+            try:
+                os.unlink(name, dir_fd=self.fd)
+            except FileNotFoundError:
+                return
+
+    def remove_directory(self, name: str) -> None:
+        """Removes the empty directory `name`."""
+        with speaking_of(self.at(name)):
+            os.rmdir(name, dir_fd=self.fd)
+
+    def sync(self) -> None:
+        """Makes the names in here last through a power cut."""
+        with speaking_of(self.path):
+            os.fsync(self.fd)
+
+    def sync_file(self, name: str) -> None:
+        """Makes what `name` holds last, if it is there and the place can be written at all."""
+        fd = self.open_file(name)
+        if fd is None:
+            return
+        try:
+            sync_for_reading(fd, self.at(name))
+        finally:
+            os.close(fd)
+
+    def _read(self, name: str, names: int) -> bytes | None:
+        fd = self.open_file(name, names=names)
+        if fd is None:
+            return None
+        try:
+            with speaking_of(self.at(name)):
+                return _read_all(fd)
+        finally:
+            os.close(fd)
+
+    def _write_fresh(self, name: str, chunks: Iterable[bytes], *, durable: bool) -> None:
+        self.remove(name)
+        path = self.at(name)
+        with speaking_of(path):
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _COMMON, 0o600, dir_fd=self.fd)
+            try:
+                for chunk in chunks:
+                    write_all(fd, chunk)
+                if durable:
+                    os.fsync(fd)
+            except OSError:
+                # What did not get in whole is of no use to anyone, and a full disk wants its room back.
+                os.unlink(name, dir_fd=self.fd)
+                raise
+            finally:
+                os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Writes all of `data`; a short write is followed by another one, which says why. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def data_sync(fd: int) -> None:
+    """Makes the file's bytes and length last (fdatasync(2)). Raises OSError."""
+    # macOS has no fdatasync.
+    getattr(os, "fdatasync", os.fsync)(fd)
+
+
+def sync_for_reading(fd: int, path: str) -> None:
+    """Makes sure that what was just read of `path` lasts, before it is told to anyone.
+
+    A file system that cannot be written cannot lose it either.
+    """
+    try:
+        data_sync(fd)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise translated(error, path) from error
+
+
+def _read_all(fd: int) -> bytes:
+    chunks = []
+    while chunk := os.read(fd, 1 << 20):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _check_file(found: os.stat_result, path: str, names: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise Denied(f"{path} is not a regular file")
+    if found.st_uid != os.geteuid():
+        raise Denied(f"{path} belongs to another user")
+    # A second name may lie outside the tree, where the file could be changed. (0: just replaced by a newer one.)
+    if found.st_nlink > names:
+        raise Denied(f"{path} has several names (hard links)")

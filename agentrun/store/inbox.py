@@ -1,0 +1,165 @@
+"""How input gets into a session: prompts, steers, follow-ups, answers, and the request to stop.
+
+Each is one line that is durable before anybody is told; which kind of input a text is has been decided before
+(`lifecycle.routing`), under the same lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from agentrun import ids
+from agentrun.errors import KeyReused, SeqDiffers
+from agentrun.records.codec import Doc, decode, encode_document
+from agentrun.records.message import ANSWER, PROMPT, Message
+from agentrun.records.run import Run
+from agentrun.states import EventType, RunStatus
+from agentrun.store import closing, layout
+from agentrun.store.redo import answered_payload, make_run
+from agentrun.store.runs import RunDir
+from agentrun.store.writer import Writer
+
+
+class Input(NamedTuple):
+    """What somebody says: `key` makes repeating it harmless, `actor` is `{user host pid}`, `note` explains an approval."""
+
+    text: str
+    actor: Doc
+    key: str | None = None
+    note: str | None = None
+
+
+class Order(NamedTuple):
+    """What a prompt asks for besides its text; with the text, all that is needed to make its run.
+
+    `timeout` is executing time in seconds; `config` is `{path sha256}` of the configuration file.
+    """
+
+    agent: str | None = None
+    references: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()
+    timeout: float | None = None
+    config: Doc | None = None
+    parent_run: Doc | None = None
+    continues: str | None = None
+    at_head: bool = False
+
+
+def already_accepted(writer: Writer, said: Input) -> Message | None:
+    """The message that `said.key` was used for, with the same text, durable; None if the key is new.
+
+    Raises KeyReused if the text was another one.
+    """
+    if said.key is None:
+        return None
+    hint = _read_hint(writer, said.key)
+    message = writer.session.message_at(hint) if hint else None
+    if message is None or message.key != said.key:
+        return None
+    if message.text != said.text:
+        raise KeyReused(
+            f"the key {said.key!r} was used for another text (message {message.seq})",
+            session_id=writer.session.session_id,
+            run_id=message.run_id,
+        )
+    writer.session.messages.sync()
+    return message
+
+
+def check_last_seq(writer: Writer, expected: int | None) -> None:
+    """Raises SeqDiffers unless the session's last message is `expected` (None: whatever it is)."""
+    if expected is None:
+        return
+    last = writer.session.messages.next_seq() - 1
+    if last != expected:
+        raise SeqDiffers(
+            f"the last message of {writer.session.session_id} is {last}, not {expected}",
+            hint=f"see what came in between: agentrun show {writer.session.session_id} --messages --since {expected + 1}",
+            session_id=writer.session.session_id,
+        )
+
+
+def accept_prompt(writer: Writer, said: Input, order: Order) -> tuple[Message, RunDir]:
+    """Accepts a prompt as a new run, which takes the slot if it is free and waits in the queue otherwise."""
+    run_id = _next_run_id(writer)
+    behind = [run_dir.run_id for run_dir in writer.open_runs()]
+    accept: Doc = {
+        "agent": order.agent,
+        "references": list(order.references),
+        "attachments": list(order.attachments),
+        "timeout": order.timeout,
+        "config": order.config,
+        "parentRun": order.parent_run,
+        "continues": order.continues,
+        "atHead": order.at_head,
+        "behind": behind,
+    }
+    message = _append(writer, run_id, PROMPT, said, accept=accept)
+    # The message is the acceptance; all below follows from it, is not waited for and is redone if it is lost.
+    run_dir = make_run(writer, message)
+    if not behind:
+        writer.take_slot(run_id)
+    run_dir.write_snapshot(writer, durable=False)
+    return message, run_dir
+
+
+def add_input(writer: Writer, run_id: str, mode: str, said: Input) -> Message:
+    """Adds a steer or a follow-up to an open run."""
+    return _append(writer, run_id, mode, said)
+
+
+def answer(writer: Writer, run_dir: RunDir, said: Input) -> Message:
+    """Answers the question that the run waits for; the run may go on then."""
+    run = run_dir.current(writer)
+    question_id = (run.waiting_for or {}).get("questionId")
+    note = {"extra": {"note": said.note}} if said.note else {}
+    message = _append(writer, run.run_id, ANSWER, said, question_id=question_id, **note)
+    run_dir.append_as_anyone(writer, EventType.RUN_INPUT_RECEIVED, answered_payload(run, message))
+    run_dir.write_snapshot(writer)
+    return message
+
+
+def request_stop(writer: Writer, run_dir: RunDir, *, actor: Doc, reason: str, intent: str, via: str) -> Run:
+    """Stores the intent to stop an open run: the event, then the sentinel. A queued run is over with that.
+
+    The first intent fixes how the run ends; later ones are only recorded. Returns the run as it is then.
+    """
+    run = run_dir.current(writer)
+    payload = {"actor": actor, "reason": reason, "intent": intent, "via": via}
+    run = run_dir.append_as_anyone(writer, EventType.RUN_CANCEL_REQUESTED, payload)
+    if run.status is RunStatus.QUEUED:
+        return closing.finish_queued(writer, run_dir, run.reason)
+    run_dir.write_sentinel(writer)
+    run_dir.write_snapshot(writer)
+    return run
+
+
+def _append(writer: Writer, run_id: str, mode: str, said: Input, **fields: object) -> Message:
+    if said.key is not None:
+        # Before the message, and durable: a key without its hint would be accepted a second time.
+        _write_hint(writer, said.key, writer.session.messages.next_seq())
+    return writer.append_message(run_id, "user", mode, said.text, key=said.key, actor=said.actor, **fields)
+
+
+def _next_run_id(writer: Writer) -> str:
+    prompt = writer.session.newest_prompt()
+    return ids.run_id((ids.run_number(prompt.run_id) or 0) + 1 if prompt else 1)
+
+
+def _hint_name(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read_hint(writer: Writer, key: str) -> int | None:
+    data = writer.session.directory.ensure(layout.KEYS).read(_hint_name(key))
+    try:
+        seq = decode(data).get("seq") if data else None
+    except ValueError:
+        return None
+    return seq if type(seq) is int else None
+
+
+def _write_hint(writer: Writer, key: str, seq: int) -> None:
+    keys = writer.session.directory.ensure(layout.KEYS)
+    keys.replace(_hint_name(key), encode_document({"seq": seq}))

@@ -1,0 +1,37 @@
+"""The names of everything in the tree; `docs/format.md` says what each of them holds."""
+
+from __future__ import annotations
+
+ACCOUNTS = "accounts"
+SESSIONS = "sessions"
+RUNS = "runs"
+
+ACTIVITY = "activity.jsonl"
+
+SESSION = "session.json"
+MESSAGES = "messages.jsonl"
+ACTIVE = "active"
+KEYS = "keys"
+STALE = "stale"
+
+RUN = "run.json"
+OPERATIONS = "operations.jsonl"
+REPORT = "report.md"
+DRAFT = "report.draft.md"
+CANCEL = "cancel"
+LEASE = "lease.json"
+SCRATCH = "scratch"
+BLOBS = "blobs"
+
+# What is being made and has not its name yet; never a valid id, so no listing takes it for one.
+UNFINISHED_PREFIX = ".new-"
+
+
+def torn_name(log: str, offset: int) -> str:
+    """Where the bytes that an unfinished append left at `offset` of `log` are kept."""
+    return f"{log}.torn-{offset}"
+
+
+def stale_name(run_id: str, generation: int) -> str:
+    """Where an executor of `generation` that was fenced out leaves what it still knew."""
+    return f"{run_id}.generation-{generation}.jsonl"

@@ -1,0 +1,113 @@
+"""The two kernel locks: `flock` on the session's directory, and on the run's directory for its executor's lifetime.
+
+A lock on the directory itself leaves no lock file that somebody could delete, and `flock DIRECTORY COMMAND` of a shell
+joins in. The kernel frees it when its holder dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import _thread  # `threading` costs 3 ms at every start
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentrun.errors import AgentrunError
+from agentrun.store.disk import Directory, speaking_of
+
+# A prober of the executor's lock holds it for an instant; whoever claims a run waits that long for it.
+CLAIM_PATIENCE = 1.0
+_RETRY = 0.005
+
+_guard = _thread.allocate_lock()
+# By device and inode: two handles of one directory, or one through a link, are the same lock.
+_in_process: dict[tuple[int, int], _InProcess] = {}
+
+
+class _InProcess:
+    """flock(2) does not keep the threads of one process apart in a way that they could see; this does."""
+
+    def __init__(self) -> None:
+        self.lock = _thread.allocate_lock()
+        self.thread: int | None = None
+        self.users = 0
+
+
+@contextmanager
+def session_lock(directory: Directory) -> Iterator[None]:
+    """Holds the session's lock. Never across a model call, a tool, a sleep or a callback.
+
+    Raises AgentrunError at once when this thread holds it already: waiting for oneself would never end.
+    """
+    with speaking_of(directory.path):
+        found = os.fstat(directory.fd)
+    with _thread_lock((found.st_dev, found.st_ino), directory.path):
+        fd = _open_again(directory)
+        pid = os.getpid()
+        try:
+            with speaking_of(directory.path):
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            # A forked child shares the lock; its copy must not let the parent's go.
+            if os.getpid() == pid:
+                fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+
+
+def take_liveness(directory: Directory) -> int | None:
+    """The executor's lock on the run's directory, as a descriptor to keep open; None if an executor holds it."""
+    fd = _open_again(directory)
+    patience = time.monotonic() + CLAIM_PATIENCE
+    with speaking_of(directory.path):
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fd
+            except BlockingIOError:
+                if time.monotonic() >= patience:
+                    os.close(fd)
+                    return None
+            time.sleep(_RETRY)
+
+
+def is_executor_alive(directory: Directory) -> bool:
+    """Whether some process holds the executor's lock now."""
+    fd = _open_again(directory)
+    try:
+        with speaking_of(directory.path):
+            try:
+                # Shared: two probes at once must not take each other for an executor.
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+    finally:
+        os.close(fd)
+
+
+def _open_again(directory: Directory) -> int:
+    """A descriptor of its own: locks belong to the open file, so each holder needs one."""
+    with speaking_of(directory.path):
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory.fd)
+
+
+@contextmanager
+def _thread_lock(key: tuple[int, int], path: str) -> Iterator[None]:
+    with _guard:
+        entry = _in_process.setdefault(key, _InProcess())
+        if entry.thread == _thread.get_ident():
+            raise AgentrunError(f"{path}: this thread holds the session's lock already")
+        entry.users += 1
+    entry.lock.acquire()
+    entry.thread = _thread.get_ident()
+    try:
+        yield
+    finally:
+        entry.thread = None
+        entry.lock.release()
+        with _guard:
+            entry.users -= 1
+            if not entry.users:
+                _in_process.pop(key, None)

@@ -1,0 +1,283 @@
+"""An append-only file of JSON lines: appended under the session's lock, read by anyone without one.
+
+A record is complete with its newline. What stands behind the last newline was never acknowledged to anyone: readers
+pass over it, and the next append sets it aside, raw, before it writes. A damaged line hides no other: it is named with
+its offset and the reading goes on. Appending and reading from the end cost the same whatever the length.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from agentrun.errors import StorageFailed
+from agentrun.records.codec import Doc, decode, encode_line
+from agentrun.store.disk import Directory, data_sync, speaking_of, sync_for_reading, translated, write_all
+from agentrun.store.layout import torn_name
+
+T = TypeVar("T")
+
+_CHUNK = 1 << 16
+
+
+class Damage(NamedTuple):
+    """A line of `path` that is no record: where it stands, how long it is and what is wrong with it."""
+
+    path: str
+    offset: int
+    length: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: damaged record at byte {self.offset} ({self.length} bytes): {self.reason}"
+
+
+class Log:
+    """One log. `read` makes a record of a decoded line and raises ValueError if it is none.
+
+    `damage` collects the damaged lines that this handle came across.
+    """
+
+    def __init__(self, directory: Directory, name: str) -> None:
+        self.directory = directory
+        self.name = name
+        self.path = directory.at(name)
+        self.damage: list[Damage] = []
+        self._fd: int | None = None
+        # The size and last number after this handle's own last look; trusted only while the size is still that.
+        self._known_size = -1
+        self._last_seq = 0
+        self._failed = False
+
+    def close(self) -> None:
+        """Closes the file; the next use opens it again."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def __del__(self) -> None:
+        self.close()
+
+    # --- writing, under the session's lock
+
+    def append(self, make: Callable[[int], Doc]) -> Doc:
+        """Appends the record that `make` returns for the next number, and returns it; `sync` makes it last.
+
+        Raises StorageFailed: then the record is not there, or (after a failed sync) nobody can know.
+        """
+        fd = self._open_for_append()
+        size = self._catch_up(fd)
+        doc = make(self._last_seq + 1)
+        line = encode_line(doc)
+        try:
+            write_all(fd, line)
+        except OSError as error:
+            # A fragment would glue itself to the next record; it was acknowledged to nobody.
+            self._known_size = -1
+            with speaking_of(self.path):
+                os.ftruncate(fd, size)
+            raise translated(error, self.path) from error
+        self._known_size = size + len(line)
+        self._last_seq += 1
+        return doc
+
+    def sync(self) -> None:
+        """Makes everything appended so far last through a power cut."""
+        fd = self._open_for_append()
+        try:
+            data_sync(fd)
+        except OSError as error:
+            # The kernel may have dropped the pages and will report success next time; only a new process, which
+            # reads what is really there, may go on.
+            self._failed = True
+            raise StorageFailed(
+                f"{translated(error, self.path)}: whether the last record survived is unknown"
+            ) from error
+
+    def next_seq(self) -> int:
+        """The number that the next record will have."""
+        self._catch_up(self._open_for_append())
+        return self._last_seq + 1
+
+    def size(self) -> int:
+        """The length in bytes now."""
+        fd = self._open_for_reading()
+        return 0 if fd is None else os.fstat(fd).st_size
+
+    # --- reading, without a lock
+
+    def forward(self, read: Callable[[Doc], T], start: int = 0) -> Iterator[tuple[int, T]]:
+        """Every record from byte `start` on, oldest first, each with the offset behind it."""
+        fd = self._open_for_reading()
+        if fd is None:
+            return
+        rest, position = b"", start
+        while chunk := os.pread(fd, _CHUNK if not rest else len(rest) + _CHUNK, position + len(rest)):
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                offset, position = position, position + len(line) + 1
+                record = self._decoded(read, offset, line)
+                if record is not None:
+                    yield position, record
+
+    def backward(self, read: Callable[[Doc], T]) -> Iterator[T]:
+        """Every record, newest first."""
+        fd = self._open_for_reading()
+        if fd is None:
+            return
+        for offset, line in _lines_backward(fd, os.fstat(fd).st_size):
+            record = self._decoded(read, offset, line)
+            if record is not None:
+                yield record
+
+    def offset_of(self, seq: int) -> int:
+        """Where to read `forward` from to get every record numbered `seq` or more: found by halving, without an index."""
+        fd = self._open_for_reading()
+        if fd is None:
+            return 0
+        low, high = 0, os.fstat(fd).st_size
+        while low < high:
+            middle = (low + high) // 2
+            start, found = self._first_numbered(fd, middle, high)
+            if found is None or found >= seq:
+                high = middle
+            else:
+                low = start + 1
+        return _line_start(fd, low)
+
+    def sync_for_reading(self) -> None:
+        """Makes what can be read now last, before it is told to anyone."""
+        fd = self._open_for_reading()
+        if fd is not None:
+            sync_for_reading(fd, self.path)
+
+    # --- below
+
+    def _open_for_append(self) -> int:
+        if self._failed:
+            raise StorageFailed(f"{self.path}: an earlier sync failed, so this process appends no more")
+        if self._fd is None or not self._writable:
+            self.close()
+            self._fd = self.directory.open_file(self.name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            self._writable = True
+        assert self._fd is not None  # O_CREAT
+        return self._fd
+
+    def _open_for_reading(self) -> int | None:
+        if self._fd is None:
+            self._fd = self.directory.open_file(self.name)
+            self._writable = False
+        return self._fd
+
+    _writable = False
+
+    def _catch_up(self, fd: int) -> int:
+        """Looks at what others appended; returns the size, after a torn tail was set aside."""
+        with speaking_of(self.path):
+            size = os.fstat(fd).st_size
+            if size != self._known_size:
+                size = self._set_torn_tail_aside(fd, size)
+                self._last_seq = self._seq_at_end(fd, size)
+                self._known_size = size
+        return size
+
+    def _set_torn_tail_aside(self, fd: int, size: int) -> int:
+        end = _line_start(fd, size)
+        if end == size:
+            return size
+        torn = os.pread(fd, size - end, end)
+        name = torn_name(self.name, end)
+        # An earlier writer may have died between keeping these bytes and cutting them off: then they are kept twice.
+        while self.directory.stat(name) is not None:
+            name += "-again"
+        self.directory.replace(name, torn)
+        os.ftruncate(fd, end)
+        data_sync(fd)
+        return end
+
+    def _seq_at_end(self, fd: int, size: int) -> int:
+        # A damaged line had a number too; it is never used again.
+        behind = 0
+        for _, line in _lines_backward(fd, size):
+            seq = _seq_of(line)
+            if seq is not None:
+                return seq + behind
+            behind += 1
+        return behind
+
+    def _first_numbered(self, fd: int, offset: int, end: int) -> tuple[int, int | None]:
+        """The first line with a number that begins between `offset` and `end`: its start and number."""
+        start = _line_start(fd, offset)
+        if start < offset:
+            start += len(_line_at(fd, start)) + 1
+        while start < end:
+            line = _line_at(fd, start)
+            seq = _seq_of(line)
+            if seq is not None:
+                return start, seq
+            start += len(line) + 1
+        return start, None
+
+    def _decoded(self, read: Callable[[Doc], T], offset: int, line: bytes) -> T | None:
+        try:
+            return read(decode(line))
+        except ValueError as error:
+            damage = Damage(self.path, offset, len(line), str(error))
+            if damage not in self.damage:
+                self.damage.append(damage)
+            return None
+
+
+def _seq_of(line: bytes) -> int | None:
+    try:
+        seq = decode(line).get("seq")
+    except ValueError:
+        return None
+    return seq if type(seq) is int and seq > 0 else None
+
+
+def _lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Complete lines before `end`, newest first, each with its offset; a torn tail is passed over."""
+    position, rest = end, b""
+    complete = False
+    while position > 0:
+        # A line longer than what was read so far: read twice as much, so that long lines cost no more than once.
+        length = min(position, max(_CHUNK, len(rest)))
+        position -= length
+        lines = (os.pread(fd, length, position) + rest).split(b"\n")
+        rest = lines[0]
+        offset = position + sum(len(line) + 1 for line in lines)
+        for line in reversed(lines[1:]):
+            offset -= len(line) + 1
+            if complete:
+                yield offset, line
+            complete = True
+    if complete:
+        yield 0, rest
+
+
+def _line_start(fd: int, offset: int) -> int:
+    """The start of the line in which `offset` lies: just behind the newline before it."""
+    position = offset
+    while position > 0:
+        length = min(position, _CHUNK)
+        found = os.pread(fd, length, position - length).rfind(b"\n")
+        if found >= 0:
+            return position - length + found + 1
+        position -= length
+    return 0
+
+
+def _line_at(fd: int, start: int) -> bytes:
+    """The line that begins at `start`, without its newline."""
+    length = 1 << 12
+    while True:
+        data = os.pread(fd, length, start)
+        found = data.find(b"\n")
+        if found >= 0:
+            return data[:found]
+        if len(data) < length:
+            return data
+        length *= 2

@@ -1,0 +1,140 @@
+"""What every writer does first: completes what the one before it may have left half done.
+
+Two facts commit - a line in `messages.jsonl`, an event in `operations.jsonl` - and everything else follows from them.
+A crash, or a power cut that lost what had not been synced, leaves the facts without what follows; it is made again
+here, the same, before anything is built on it. Every step looks before it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentrun.records.codec import Doc
+from agentrun.records.message import ANSWER, QUESTION, Message
+from agentrun.records.run import Run
+from agentrun.states import EventType, RunStatus
+from agentrun.store import closing, layout
+from agentrun.store.runs import RunDir, remaining_deadline
+from agentrun.store.sessions import SessionDir
+from agentrun.store.writer import Writer
+
+
+@contextmanager
+def writing(session: SessionDir) -> Iterator[Writer]:
+    """Holds the session's lock, with everything redone. Raises Denied for a session of a newer format."""
+    with session.locked():
+        session.check_writable()
+        writer = Writer(session)
+        redo(writer)
+        yield writer
+
+
+@contextmanager
+def recording(session: SessionDir) -> Iterator[Writer]:
+    """Holds the session's lock for an executor's own facts, which build on nothing that others left."""
+    with session.locked():
+        yield Writer(session)
+
+
+def redo(writer: Writer) -> None:
+    """Completes what an earlier writer left half done; changes nothing if nothing is."""
+    prompt = writer.session.newest_prompt()
+    if prompt is None:
+        return
+    for run_id in writer.queue_of(prompt):
+        _make_run_again(writer, run_id, prompt)
+    for run_dir in list(writer.newest_known_runs()):
+        _redo_run(writer, run_dir)
+    closing.link_next(writer)
+
+
+def make_run(writer: Writer, prompt: Message) -> RunDir:
+    """The run of an accepted prompt: its directory and its first event. The caller syncs or leaves it to redo."""
+    writer.session.directory.open(layout.RUNS).make(prompt.run_id)
+    run_dir = writer.session.run(prompt.run_id)
+    if run_dir.events.next_seq() == 1:
+        run_dir.events.append(lambda seq: _accepted(writer, prompt, seq))
+    return run_dir
+
+
+def answered_payload(run: Run, answer: Message) -> Doc:
+    """The payload of the `run.input_received` that follows from the line of an answer."""
+    payload: Doc = {
+        "questionId": answer.question_id,
+        "messageSeq": answer.seq,
+        "timeoutAt": remaining_deadline(run, run.timeout),
+    }
+    if (run.waiting_for or {}).get("kind") == "approval":
+        payload["approved"] = answer.text == "approved"
+        payload |= {"note": answer.extra["note"]} if "note" in answer.extra else {}
+    return payload
+
+
+def _make_run_again(writer: Writer, run_id: str, newest: Message) -> None:
+    if writer.session.has_run(run_id):
+        return
+    prompt = newest if newest.run_id == run_id else writer.prompt_of(run_id)
+    if prompt is None:
+        return
+    run_dir = make_run(writer, prompt)
+    run_dir.events.sync()
+    run_dir.directory.sync()
+    writer.session.directory.open(layout.RUNS).sync()
+
+
+def _redo_run(writer: Writer, run_dir: RunDir) -> None:
+    run = run_dir.current(writer)
+    if run.status is RunStatus.QUEUED and run.ending is not None:
+        closing.finish_queued(writer, run_dir, run.reason)
+    elif run.is_over:
+        holds_slot = writer.session.active() == run.run_id
+        if holds_slot or (run.started_at is None and writer.closing_message(run) is None):
+            # Whoever appended the end may not have lived to sync it; what follows must not outlive it.
+            run_dir.events.sync()
+            closing.publish(writer, run_dir, run)
+    elif run.status is RunStatus.WAITING_INPUT:
+        _redo_waiting(writer, run_dir, run)
+
+
+def _redo_waiting(writer: Writer, run_dir: RunDir, run: Run) -> None:
+    waiting = run.waiting_for or {}
+    question_id = waiting.get("questionId")
+    messages = writer.session.messages_of(run.run_id, run.message_seq)
+    about = [message for message in messages if message.question_id == question_id]
+    if not any(message.mode == QUESTION for message in about):
+        run_dir.events.sync()
+        text = str(waiting.get("text"))
+        writer.append_message(run.run_id, "assistant", QUESTION, text, question_id=question_id)
+    answer = next((message for message in about if message.mode == ANSWER), None)
+    if answer is not None:
+        writer.session.messages.sync()
+        run_dir.append_as_anyone(writer, EventType.RUN_INPUT_RECEIVED, answered_payload(run, answer))
+        run_dir.write_snapshot(writer)
+
+
+def _accepted(writer: Writer, prompt: Message, seq: int) -> Doc:
+    accept = prompt.accept or {}
+    payload = {
+        "messageSeq": prompt.seq,
+        "inputMode": prompt.mode,
+        "accountId": writer.session.account,
+        "agent": accept.get("agent"),
+        "key": prompt.key,
+        "references": accept.get("references") or [],
+        "attachments": accept.get("attachments") or [],
+        "timeout": accept.get("timeout"),
+        "config": accept.get("config"),
+        "parentRun": accept.get("parentRun"),
+        "continues": accept.get("continues"),
+        "actor": prompt.actor,
+    }
+    return {
+        "sessionId": writer.session.session_id,
+        "runId": prompt.run_id,
+        "seq": seq,
+        "type": EventType.RUN_ACCEPTED.value,
+        "at": prompt.at,
+        "generation": 0,
+        "payload": payload,
+    }

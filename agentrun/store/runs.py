@@ -1,0 +1,363 @@
+"""One run on disk: its events, the snapshot folded from them, its lease and what it produced.
+
+Whatever an executor writes goes through `append` and its neighbours with the lease as first argument: they run under
+the session's lock and refuse a lease that is not of the current generation, so a fenced executor writes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+from agentrun import clock
+from agentrun.errors import CorruptRecord, FencedOut
+from agentrun.records.codec import Doc, decode, encode_document, encode_line
+from agentrun.records.event import Event
+from agentrun.records.lease import Lease, Owner
+from agentrun.records.run import Run, fold_run
+from agentrun.records.views import Executor, RunView
+from agentrun.states import EventType, OperationStatus, RunStatus
+from agentrun.store import layout
+from agentrun.store.disk import Directory
+from agentrun.store.identity import this_process
+from agentrun.store.locks import is_executor_alive
+from agentrun.store.log import Log
+
+if TYPE_CHECKING:
+    from agentrun.store.writer import Writer
+    from agentrun.store.sessions import SessionDir
+
+E = EventType
+
+# These change the status or stand for something that was told to somebody: they last before the lock is let go.
+_ALWAYS_SYNCED = frozenset(
+    {
+        E.RUN_LEASE_ACQUIRED, E.RUN_STARTED, E.MODEL_REQUEST_STARTED, E.TOOL_REMOTE_ID, E.RUN_WAITING_INPUT,
+        E.RUN_INPUT_RECEIVED, E.RUN_COMPACTING, E.RUN_COMPACTED, E.RUN_CANCEL_REQUESTED, E.RUN_FAILING,
+        E.RUN_RECONCILING, E.OPERATION_RECONCILED, E.OPERATION_LATE_RESULT, E.RUN_FINISHED,
+    }
+)  # fmt: skip
+_COPY = 1 << 20
+
+
+class RunDir:
+    """A run's directory."""
+
+    def __init__(self, session: SessionDir, run_id: str, directory: Directory) -> None:
+        self.session_directory = session.directory
+        self.session_id = session.session_id
+        self.account = session.account
+        self.run_id = run_id
+        self.directory = directory
+        self.events = Log(directory, layout.OPERATIONS)
+        # The fold up to a byte of the log; checked against the log's length before it is trusted.
+        self._run: Run | None = None
+        self._offset = 0
+        # Told of every event that this handle appends or catches up with; for an executor that keeps them.
+        self.on_event: Callable[[Event], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """`SESSION/RUN`, as commands take it."""
+        return f"{self.session_id}/{self.run_id}"
+
+    @property
+    def seen(self) -> Run:
+        """The run as this handle last saw it under the lock."""
+        assert self._run is not None
+        return self._run
+
+    # --- reading, without a lock
+
+    def load(self) -> Run:
+        """The run now: the snapshot, and the events after it. Raises CorruptRecord if there is nothing to tell from."""
+        snapshot = self.snapshot()
+        if snapshot is None:
+            return self._fold_all()
+        later: list[Event] = []
+        for event in self.events.backward(self.event):
+            if event.seq <= snapshot.applied_seq:
+                return snapshot.fold(reversed(later))
+            later.append(event)
+        # The log ends before the snapshot does, or is damaged there: the record counts, not the snapshot.
+        return self._fold_all()
+
+    def snapshot(self) -> Run | None:
+        """What `run.json` says; None if it is missing or no snapshot of this run."""
+        data = self.directory.read(layout.RUN)
+        try:
+            run = Run.from_doc(decode(data)) if data else None
+        except ValueError:
+            return None
+        if run and (run.account_id, run.session_id, run.run_id) != (self.account, self.session_id, self.run_id):
+            return None
+        return run
+
+    def all_events(self) -> Iterator[Event]:
+        """The run's events, oldest first."""
+        return (event for _, event in self.events.forward(self.event))
+
+    def event(self, doc: Doc) -> Event:
+        """The event in a decoded line of this run. Raises ValueError if it is none, or another run's."""
+        event = Event.from_doc(doc)
+        if (event.session_id, event.run_id) != (self.session_id, self.run_id):
+            raise ValueError(f"belongs to {event.session_id[:80]}/{event.run_id[:80]}")
+        return event
+
+    def view(self) -> RunView:
+        """The run as it stands, with what can only be seen from outside."""
+        run = self.load()
+        executor = self.executor_of(run)
+        if executor == "lost":
+            # The executor may have ended the run and left between the two looks.
+            run = self.load()
+            executor = self.executor_of(run)
+        status = run.status
+        if executor == "lost" and status in (RunStatus.RUNNING, RunStatus.COMPACTING, RunStatus.WAITING_INPUT):
+            status = RunStatus.RECONCILING
+        return RunView(run, status, executor, stop_asked=self.stop_is_asked(run), overdue=_is_overdue(run))
+
+    def executor_of(self, run: Run) -> Executor:
+        """Who drives `run`: `none` where nobody has to, `lost` where somebody should."""
+        if run.is_over:
+            return "none"
+        if is_executor_alive(self.directory):
+            lease = self.lease()
+            expired = lease is not None and lease.expires_boot_seconds < clock.boot_seconds()
+            return "frozen" if expired and lease and lease.generation == run.generation else "alive"
+        busy = any(operation.status is OperationStatus.RUNNING for operation in run.open_operations)
+        idle = run.status is RunStatus.QUEUED or (run.status is RunStatus.WAITING_INPUT and not busy)
+        return "none" if idle else "lost"
+
+    def stop_is_asked(self, run: Run) -> bool:
+        """Whether a cancel sentinel lies there that has not become an intent yet."""
+        return not run.is_over and run.ending is None and self.directory.stat(layout.CANCEL) is not None
+
+    def lease(self) -> Lease | None:
+        """What `lease.json` says; None if it is missing or unreadable."""
+        data = self.directory.read(layout.LEASE)
+        try:
+            return Lease.from_doc(decode(data)) if data else None
+        except ValueError:
+            return None
+
+    def report(self) -> str | None:
+        """The delivered report."""
+        data = self.directory.read(layout.REPORT)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def draft(self) -> str:
+        """What has been generated so far of the reply under way."""
+        return (self.directory.read(layout.DRAFT) or b"").decode("utf-8", "replace")
+
+    def blob(self, sha256: str) -> bytes | None:
+        """The bytes kept under `sha256`, if they are there and are those."""
+        if self.directory.stat(layout.BLOBS) is None:
+            return None
+        data = self.directory.open(layout.BLOBS).read(sha256)
+        return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
+
+    # --- writing, under the session's lock
+
+    def current(self, writer: Writer) -> Run:
+        """The run now, with the sentinel taken up if one lies there."""
+        run = self._caught_up()
+        if self.stop_is_asked(run):
+            self._take_up_sentinel()
+            run = self._caught_up()
+        return run
+
+    def has_news(self) -> bool:
+        """Whether others may have written since this handle last looked; needs no lock and costs two system calls."""
+        run = self._run
+        return run is None or self.events.size() != self._offset or self.stop_is_asked(run)
+
+    def append_as_anyone(self, writer: Writer, kind: EventType, payload: Doc) -> Run:
+        """Appends an event that needs no lease. Raises TransitionRefused."""
+        return self._append(kind, payload)
+
+    def append(self, lease: Lease, writer: Writer, kind: EventType, payload: Doc, *, durable: bool = False) -> Run:
+        """Appends an event of the lease holder. Raises FencedOut, TransitionRefused."""
+        self.check(lease, writer)
+        return self._append(kind, payload, durable=durable)
+
+    def check(self, lease: Lease, writer: Writer) -> Run:
+        """The run now, if `lease` still is its lease. Raises FencedOut."""
+        run = self.current(writer)
+        if run.generation != lease.generation:
+            raise FencedOut(
+                f"{self.name} was taken over (generation {run.generation}, this process holds {lease.generation})",
+                hint=f"see what becomes of it with: agentrun show -f {self.name}",
+                session_id=self.session_id,
+                run_id=self.run_id,
+            )
+        return run
+
+    def claim(self, writer: Writer, *, lease_seconds: float, timeout: float | None) -> Lease:
+        """Takes the lease in the next generation; the caller holds the liveness lock and goes on to execute.
+
+        `timeout` is the run's whole executing time in seconds; what was used before counts.
+        """
+        run = self.current(writer)
+        self.directory.ensure(layout.SCRATCH)
+        for directory in (self.directory, writer.session.directory.open(layout.RUNS), writer.session.directory):
+            directory.sync()
+        lease = _new_lease(run.generation + 1, this_process(), lease_seconds)
+        payload: Doc = {
+            "owner": lease.owner.to_doc(),
+            "previousGeneration": run.generation,
+            "attempt": run.attempts + 1,
+            "expiresAt": lease.expires_at,
+        }
+        run = self._append(E.RUN_LEASE_ACQUIRED, payload, generation=lease.generation)
+        if run.status in (RunStatus.QUEUED, RunStatus.RECONCILING) and run.ending is None:
+            timeout_at = remaining_deadline(run, timeout)
+            started = {"inputMode": run.input_mode, "accountId": self.account, "timeoutAt": timeout_at}
+            run = self._append(E.RUN_STARTED, started)
+        self._write_lease(lease)
+        self.write_snapshot(writer)
+        return lease
+
+    def renew(self, lease: Lease, writer: Writer, lease_seconds: float) -> Lease:
+        """Renews the lease. Raises FencedOut."""
+        self.check(lease, writer)
+        renewed = _new_lease(lease.generation, lease.owner, lease_seconds)
+        self._write_lease(renewed)
+        return renewed
+
+    def write_snapshot(self, writer: Writer, *, durable: bool = True) -> None:
+        """Writes `run.json` as the events tell it now."""
+        data = encode_document(self._caught_up().to_doc())
+        self.directory.replace(layout.RUN, data, durable=durable)
+
+    def write_draft(self, lease: Lease, writer: Writer, text: str, *, fresh: bool) -> None:
+        """Adds to the draft, or begins it anew. Not synced: a draft is never a delivery."""
+        self.check(lease, writer)
+        data = text.encode("utf-8", "replace")
+        if fresh:
+            self.directory.replace(layout.DRAFT, data, durable=False)
+        else:
+            self.directory.append_bytes(layout.DRAFT, data)
+
+    def write_blob(self, lease: Lease, writer: Writer, source: BinaryIO) -> Doc:
+        """Keeps the rest of `source` under its hash, synced; returns `{sha256 bytes}`."""
+        self.check(lease, writer)
+        blobs = self.directory.ensure(layout.BLOBS)
+        start = source.tell()
+        digest, size = hashlib.sha256(), 0
+        while chunk := source.read(_COPY):
+            digest.update(chunk)
+            size += len(chunk)
+        name = digest.hexdigest()
+        if blobs.stat(name) is None:
+            source.seek(start)
+            blobs.replace_from(name, source)
+            self.directory.sync()
+        return {"sha256": name, "bytes": size}
+
+    def write_report(self, writer: Writer, report: Doc) -> None:
+        """Puts the committed bytes in place as `report.md`, if they are not there yet."""
+        found = self.directory.read(layout.REPORT)
+        if found is not None and hashlib.sha256(found).hexdigest() == report["sha256"]:
+            return
+        data = self.blob(report["sha256"])
+        if data is None:
+            path = self.directory.at(layout.BLOBS)
+            raise CorruptRecord(f"{path}/{report['sha256']}: the report's bytes are gone", path=path, offset=0)
+        self.directory.replace(layout.REPORT, data)
+
+    def write_sentinel(self, writer: Writer) -> None:
+        """Leaves the cancel sentinel, durable; the intent is stored already."""
+        if self.directory.stat(layout.CANCEL) is None:
+            self.directory.replace(layout.CANCEL, b"")
+
+    def keep_stale(self, lease: Lease, doc: Doc) -> None:
+        """Keeps what a fenced executor still knew outside the run, for whoever settles it."""
+        stale = self.session_directory.ensure(layout.STALE)
+        stale.append_bytes(layout.stale_name(self.run_id, lease.generation), encode_line(doc))
+
+    def end_lease(self, writer: Writer) -> None:
+        """Removes `lease.json`: nobody holds the run any more."""
+        self.directory.remove(layout.LEASE)
+
+    # --- below
+
+    def _append(self, kind: EventType, payload: Doc, *, generation: int | None = None, durable: bool = False) -> Run:
+        run = self._caught_up()
+        event = Event(
+            self.session_id, self.run_id, run.applied_seq + 1, kind.value, clock.timestamp(),
+            run.generation if generation is None else generation, payload,
+        )  # fmt: skip
+        moved = run.apply(event)
+        doc = self.events.append(lambda seq: event._replace(seq=seq).to_doc())
+        self._run = moved._replace(applied_seq=doc["seq"])
+        self._offset = self.events.size()
+        if self.on_event:
+            self.on_event(event._replace(seq=doc["seq"]))
+        if durable or kind in _ALWAYS_SYNCED:
+            self.events.sync()
+        return self._run
+
+    def _caught_up(self) -> Run:
+        if self._run is not None and self.events.size() == self._offset:
+            return self._run
+        if self._run is None:
+            self._run = self.load()
+        else:
+            later = [event for _, event in self.events.forward(self.event, self._offset)]
+            self._run = self._run.fold(later)
+            for event in later if self.on_event else ():
+                self.on_event(event)  # type: ignore[misc]
+        # Under the lock nobody appends: a torn tail behind the last record is cut off by the next append.
+        self._offset = self.events.size()
+        return self._run
+
+    def _take_up_sentinel(self) -> None:
+        found = self.directory.stat(layout.CANCEL)
+        assert found is not None  # it was there a moment ago, and only its run's end makes it meaningless
+        actor = {"user": _user_name(found.st_uid), "host": os.uname().nodename, "pid": None}
+        payload = {"actor": actor, "reason": "asked by the cancel file", "intent": "cancel", "via": "sentinel"}
+        self._append(E.RUN_CANCEL_REQUESTED, payload)
+
+    def _write_lease(self, lease: Lease) -> None:
+        # Not synced: the generation in the log is the fence, and after a power cut no executor is left.
+        self.directory.replace(layout.LEASE, encode_document(lease.to_doc()), durable=False)
+
+    def _fold_all(self) -> Run:
+        try:
+            return fold_run(self.all_events())
+        except ValueError as error:
+            path = self.directory.at(layout.OPERATIONS)
+            raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error
+
+
+def remaining_deadline(run: Run, timeout: float | None) -> str | None:
+    """When the executing time of `run` will be used up if it goes on from now; None without a limit."""
+    if timeout is None:
+        return None
+    return clock.timestamp(clock.wall_seconds() + timeout - run.usage["executingMs"] / 1000)
+
+
+def _new_lease(generation: int, owner: Owner, seconds: float) -> Lease:
+    now = clock.wall_seconds()
+    return Lease(
+        generation, owner, clock.timestamp(now), clock.timestamp(now + seconds), clock.boot_seconds() + seconds
+    )
+
+
+def _is_overdue(run: Run) -> bool:
+    deadline = run.timeout_at or (run.waiting_for or {}).get("deadline")
+    try:
+        return bool(deadline) and not run.is_over and clock.seconds_of(str(deadline)) < clock.wall_seconds()
+    except ValueError:
+        return False
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"

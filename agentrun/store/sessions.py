@@ -1,0 +1,153 @@
+"""One session on disk: its document, its conversation, its runs and its slot.
+
+Reading needs no lock. Writing needs a `Writer`, which only `store.redo.writing` gives out: the session's lock is held
+then, and what a crashed writer left half done has been completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from agentrun import ids
+from agentrun.errors import CorruptRecord, NotFound
+from agentrun.records.codec import Doc, check_version, decode
+from agentrun.records.message import PROMPT, Message
+from agentrun.records.session import Session
+from agentrun.store import layout
+from agentrun.store.disk import Directory
+from agentrun.store.locks import session_lock
+from agentrun.store.log import Log
+from agentrun.store.runs import RunDir
+
+if TYPE_CHECKING:
+    from agentrun.store.tree import Tree
+
+
+class SessionDir:
+    """A session's directory. Handles may be shared by threads that read, not by threads that write."""
+
+    def __init__(self, tree: Tree, session_id: str, directory: Directory) -> None:
+        self.tree = tree
+        self.account = tree.account
+        self.session_id = session_id
+        self.directory = directory
+        self.messages = Log(directory, layout.MESSAGES)
+
+    def read(self) -> Session:
+        """The session's document. Raises CorruptRecord if it is none or another session's."""
+        path = self.directory.at(layout.SESSION)
+        data = self.directory.read(layout.SESSION)
+        if data is None:
+            raise CorruptRecord(f"{path} is missing", path=path, offset=0)
+        try:
+            session = Session.from_doc(decode(data))
+        except ValueError as error:
+            raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error
+        if (session.session_id, session.account_id) != (self.session_id, self.account):
+            raise CorruptRecord(
+                f"{path} is about {session.account_id}/{session.session_id}, not {self.account}/{self.session_id}",
+                path=path,
+                offset=0,
+            )
+        return session
+
+    def check_writable(self) -> None:
+        """Raises Denied if the session is of a format that this version must not write."""
+        check_version(self.read().to_doc(), self.directory.at(layout.SESSION))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there."""
+        with session_lock(self.directory):
+            yield
+
+    def message(self, doc: Doc) -> Message:
+        """The message in a decoded line of this session. Raises ValueError if it is none, or another session's."""
+        message = Message.from_doc(doc)
+        if message.session_id != self.session_id:
+            raise ValueError(f"belongs to session {message.session_id[:80]!r}")
+        return message
+
+    def messages_backward(self) -> Iterator[Message]:
+        """The session's messages, newest first."""
+        return self.messages.backward(self.message)
+
+    def messages_since(self, seq: int) -> Iterator[Message]:
+        """The session's messages numbered `seq` or more, oldest first."""
+        start = self.messages.offset_of(seq) if seq > 1 else 0
+        for _, message in self.messages.forward(self.message, start):
+            if message.seq >= seq:
+                yield message
+
+    def message_at(self, seq: int) -> Message | None:
+        """The message numbered `seq`, if it can be read."""
+        return next((message for message in self.messages_since(seq) if message.seq == seq), None)
+
+    def tail(self, count: int) -> list[Message]:
+        """The last `count` messages, oldest first."""
+        newest = self.messages_backward()
+        return [message for message, _ in zip(newest, range(count), strict=False)][::-1]
+
+    def messages_of(self, run_id: str, since: int) -> Iterator[Message]:
+        """The messages of `run_id` numbered `since` or more, newest first."""
+        for message in self.messages_backward():
+            if message.seq < since:
+                return
+            if message.run_id == run_id:
+                yield message
+
+    def newest_prompt(self) -> Message | None:
+        """The last prompt of this session: its run is the newest, and its `accept.behind` names the open ones then."""
+        forked = self.read().forked_from or {}
+        for message in self.messages_backward():
+            # Copied lines of a fork name runs of the session they come from.
+            if message.seq <= int(forked.get("seq", 0)):
+                return None
+            if message.is_input and message.mode == PROMPT:
+                return message
+        return None
+
+    def active(self) -> str | None:
+        """The id of the run that holds the slot."""
+        data = self.directory.read_linked(layout.ACTIVE)
+        text = data.decode("ascii", "replace").strip() if data else ""
+        return text if ids.run_number(text) else None
+
+    def run(self, run_id: str) -> RunDir:
+        """The run with exactly this id. Raises NotFound."""
+        missing = NotFound(
+            f"there is no {run_id} in {self.session_id}",
+            hint=f"see its runs with: agentrun show {self.session_id}",
+            session_id=self.session_id,
+        )
+        if ids.run_number(run_id) is None:
+            raise missing
+        try:
+            return RunDir(self, run_id, self.directory.open(layout.RUNS).open(run_id))
+        except NotFound as error:
+            raise missing from error
+
+    def has_run(self, run_id: str) -> bool:
+        """Whether the run is there with at least its first event."""
+        try:
+            return next(self.run(run_id).all_events(), None) is not None
+        except NotFound:
+            return False
+
+    def run_ids(self) -> list[str]:
+        """The ids of all runs, newest first."""
+        numbers = (ids.run_number(name) for name in self.directory.open(layout.RUNS).names())
+        return [ids.run_id(number) for number in sorted((n for n in numbers if n), reverse=True)]
+
+    def newest_run_ids(self, count: int) -> list[str]:
+        """The ids of the last `count` runs, newest first; as cheap with ten thousand runs as with one."""
+        prompt = self.newest_prompt()
+        newest = ids.run_number(prompt.run_id) if prompt else None
+        return [ids.run_id(number) for number in range(newest, max(newest - count, 0), -1)] if newest else []
+
+    def changed_at(self) -> str:
+        """When the session last changed, by its newest message or else its making."""
+        newest = next(self.messages_backward(), None)
+        return newest.at if newest else self.read().created_at

@@ -1,0 +1,215 @@
+"""The tree of one account: makes sessions, finds them by name, and knows which changed last.
+
+Only directories that belong to the process's own user are opened; another account's session is reported in the same
+words as one that does not exist.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from agentrun import clock, ids
+from agentrun.errors import Ambiguous, Denied, NameTaken, NotFound, StorageFailed
+from agentrun.records.codec import Doc, encode_document, encode_line
+from agentrun.records.session import Session
+from agentrun.store import layout
+from agentrun.store.disk import Directory, speaking_of, write_all
+from agentrun.store.identity import account_name
+from agentrun.store.log import Log
+from agentrun.store.sessions import SessionDir
+
+LAST = "@last"
+
+
+class Tree:
+    """The sessions of `account` (default: the effective user's) under `root`. Nothing is made until something is stored."""
+
+    def __init__(self, root: str, account: str | None = None) -> None:
+        self.root = root
+        self.account = ids.checked_id(account, "account") if account else account_name()
+
+    def create_session(
+        self, *, title: str = "", session_id: str | None = None, agent: str | None = None,
+        working_directory: str | None = None,
+    ) -> SessionDir:  # fmt: skip
+        """A new session, durable when this returns. Raises NameTaken, Denied, StorageFailed."""
+        name = ids.checked_id(session_id, "session") if session_id else ids.new_session_id()
+        now = clock.timestamp()
+        session = Session(
+            name, self.account, title, agent, False, working_directory, {}, None, created_at=now, updated_at=now, revision=1
+        )  # fmt: skip
+        sessions = self._make_sessions()
+        # The hint comes first: a session that the list does not know would be lost to the eye.
+        self.note_activity(name, durable=True)
+        _build_session(sessions, session)
+        return self.session(name)
+
+    def session(self, session_id: str) -> SessionDir:
+        """The session with exactly this id. Raises NotFound, Denied."""
+        ids.checked_id(session_id, "session")
+        missing = NotFound(f"there is no session {session_id}", hint="see what there is with: agentrun ls")
+        sessions = self._sessions()
+        if sessions is None:
+            raise missing
+        try:
+            return SessionDir(self, session_id, sessions.open(session_id))
+        except NotFound as error:
+            raise missing from error
+
+    def find(self, text: str) -> SessionDir:
+        """The session that `text` means: `@last`, an id, or a unique beginning or end of one.
+
+        Raises NotFound, Ambiguous, Denied.
+        """
+        if text == LAST:
+            newest = next(self.recent_ids(), None)
+            if newest is None:
+                raise NotFound("there is no session yet", hint="make one with: agentrun new")
+            return self.session(newest)
+        ids.checked_id(text, "session")
+        sessions = self._sessions()
+        if sessions is not None and sessions.stat(text) is not None:
+            return self.session(text)
+        return self.session(_only_match(text, self.session_ids()))
+
+    def session_ids(self) -> list[str]:
+        """The ids of all sessions, in no order."""
+        sessions = self._sessions()
+        if sessions is None:
+            return []
+        # What is being made begins with a dot, which no id does.
+        return [name for name in sessions.names() if not name.startswith(".")]
+
+    def recent_ids(self) -> Iterator[str]:
+        """The ids of all sessions that are there, the one that changed last first."""
+        sessions = self._sessions()
+        if sessions is None:
+            return
+        seen: set[str] = set()
+        for name in self._active_names():
+            if name not in seen:
+                seen.add(name)
+                if sessions.stat(name) is not None:
+                    yield name
+        # The hint may be lost or cut; what it does not know comes last, by its own newest record.
+        rest = [self.session(name) for name in self.session_ids() if name not in seen]
+        for session in sorted(rest, key=lambda each: each.changed_at(), reverse=True):
+            yield session.session_id
+
+    def note_activity(self, session_id: str, *, durable: bool = False) -> None:
+        """Notes that `session_id` changed now. A hint only: if it is lost, the records tell the same."""
+        account = self._account()
+        if account is None:
+            return
+        fd = account.open_file(layout.ACTIVITY, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        assert fd is not None  # O_CREAT
+        path = account.at(layout.ACTIVITY)
+        try:
+            with speaking_of(path):
+                size = os.fstat(fd).st_size
+                # A line that another writer left torn must not swallow this one.
+                torn = size and os.pread(fd, 1, size - 1) != b"\n"
+                line = encode_line({"sessionId": session_id, "at": clock.timestamp()})
+                write_all(fd, b"\n" + line if torn else line)
+                if durable:
+                    os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _active_names(self) -> Iterator[str]:
+        account = self._account()
+        if account is None:
+            return
+        for name in Log(account, layout.ACTIVITY).backward(_activity):
+            if not name.startswith("."):
+                yield name
+
+    def _account(self) -> Directory | None:
+        try:
+            root = Directory.root(self.root)
+            return root.open(layout.ACCOUNTS, owned=False).open(self.account)
+        except NotFound:
+            return None
+
+    def _sessions(self) -> Directory | None:
+        account = self._account()
+        if account is None:
+            return None
+        try:
+            return account.open(layout.SESSIONS)
+        except NotFound:
+            return None
+
+    def _make_sessions(self) -> Directory:
+        found = self._sessions()
+        if found is not None:
+            return found
+        _make_root(self.root)
+        root = Directory.root(self.root)
+        root.make(layout.ACCOUNTS)
+        accounts = root.open(layout.ACCOUNTS, owned=False)
+        account = accounts.ensure(self.account)
+        sessions = account.ensure(layout.SESSIONS)
+        for directory in (account, accounts, root):
+            directory.sync()
+        return sessions
+
+
+def _make_root(root: str) -> None:
+    with speaking_of(root):
+        os.makedirs(root, mode=0o700, exist_ok=True)
+
+
+def _build_session(sessions: Directory, session: Session) -> None:
+    """Makes the session under a name that no reader looks at, then gives it its own: whole or not at all."""
+    unfinished = layout.UNFINISHED_PREFIX + session.session_id
+    if not sessions.make(unfinished):
+        # Left by a crash, or another process is at it; either way this name is not free for us to finish.
+        unfinished += f"-{os.getpid()}"
+        if not sessions.make(unfinished):
+            raise StorageFailed(f"{sessions.at(unfinished)} is in the way; remove it if no agentrun is running")
+    directory = sessions.open(unfinished)
+    for name in (layout.RUNS, layout.KEYS):
+        directory.make(name)
+    directory.replace(layout.SESSION, encode_document(session.to_doc()))
+    fd = directory.open_file(layout.MESSAGES, os.O_RDWR | os.O_CREAT)
+    assert fd is not None  # O_CREAT
+    os.close(fd)
+    directory.sync()
+    if not sessions.move(unfinished, session.session_id):
+        for name in (layout.SESSION, layout.MESSAGES):
+            directory.remove(name)
+        for name in (layout.RUNS, layout.KEYS):
+            directory.remove_directory(name)
+        sessions.remove_directory(unfinished)
+        raise NameTaken(
+            f"there is a session {session.session_id} already",
+            hint=f"go on with it: agentrun send {session.session_id} TEXT",
+            session_id=session.session_id,
+        )
+    sessions.sync()
+
+
+def _only_match(text: str, names: list[str]) -> str:
+    prefixed = ids.SESSION_PREFIX + text
+    matches = sorted(name for name in names if name.startswith((text, prefixed)) or name.endswith(text))
+    if not matches:
+        raise NotFound(f"there is no session {text}", hint="see what there is with: agentrun ls")
+    if len(matches) > 1:
+        raise Ambiguous(
+            f"{text} can mean {len(matches)} sessions: {', '.join(matches[:8])}{', ...' if len(matches) > 8 else ''}",
+            matches,
+            hint="give more of the id",
+        )
+    return matches[0]
+
+
+def _activity(doc: Doc) -> str:
+    name = doc.get("sessionId")
+    if not isinstance(name, str):
+        raise ValueError("no sessionId")
+    try:
+        return ids.checked_id(name, "session")
+    except Denied as error:
+        raise ValueError("no session id") from error
