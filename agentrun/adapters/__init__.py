@@ -1,0 +1,1 @@
+"""What agentrun talks to and starts: processes, models, tools, agents."""

@@ -1,0 +1,340 @@
+"""Starts a tool and follows it to its end.
+
+`run_process` returns when the tool's own process has ended, whoever still holds the pipes, and its memory
+does not grow with the output. After a time-out, a cancellation of the surrounding scope or an error in
+`on_line`, nothing of the tool's tree is alive, or what is alive is named; only then does the call return
+or the exception go on. If `on_started` was not called by then, nothing was started. If it was, the
+outcome is given out exactly once: returned, or handed to `on_interrupted` when an exception goes on.
+
+After a normal end nothing is ended: a daemon that the tool left is found by `end_marked`.
+"""
+
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from fcntl import F_DUPFD_CLOEXEC, fcntl
+from functools import partial
+from typing import IO, BinaryIO, NamedTuple
+
+import anyio
+import anyio.lowlevel
+
+from agentrun.adapters.process.output import Lines, Spool, Tail
+from agentrun.adapters.process.tree import (
+    Proc,
+    Survivor,
+    Tree,
+    carries,
+    end_tree,
+    environment_items,
+    open_pidfd,
+    own_children,
+    settle,
+)
+
+LINE_FD = 3
+"""The tool's descriptor for lines that are passed on at once."""
+
+LINGER_SECONDS = 0.1
+"""How long a pipe that is still open is read after the tool's end: a helper such as bash's
+`> >(tee log)` writes its last lines a moment after the shell that started it has gone."""
+
+_READ_BYTES = 64 * 1024
+_PIPE_BYTES = 1024 * 1024  # /proc/sys/fs/pipe-max-size: one read of this size empties a usual pipe
+_POLL_SECONDS = 0.02  # only where a pidfd is not to be had
+
+
+class CannotStart(Exception):
+    """The program could not be started; nothing of it has run."""
+
+    def __init__(self, argv0: str, reason: str) -> None:
+        super().__init__(f"cannot start {argv0!r}: {reason}")
+        self.argv0 = argv0
+        self.reason = reason
+
+
+class Outcome(NamedTuple):
+    """What is known about a process that was started. Whoever gets it closes `stdout`."""
+
+    exit_code: int | None
+    """None: ended by `signal`. Both None: it lives on as a survivor, or its status was lost."""
+    signal: int | None
+    stdout: BinaryIO
+    """At its start; holds the first `stdout_kept` bytes."""
+    stdout_kept: int
+    stdout_total: int
+    stderr: bytes
+    """The last `STDERR_TAIL` bytes of `stderr_total`."""
+    stderr_total: int
+    output_open: bool
+    """Another process still held stdout, stderr or `LINE_FD` when reading stopped."""
+    timed_out: bool
+    survivors: tuple[Survivor, ...]
+
+    @property
+    def stdout_cut(self) -> bool:
+        return self.stdout_kept < self.stdout_total
+
+
+async def run_process(
+    argv: Sequence[str],
+    *,
+    cwd: str | os.PathLike[str],
+    env: Mapping[str, str],
+    marker: Mapping[str, str],
+    timeout: float | None,  # noqa: ASYNC109  its end takes a grace period, which no scope around it could give
+    grace: float,
+    max_output: int,
+    stdin: bytes = b"",
+    spare: Callable[[], Collection[int]] = frozenset,
+    on_started: Callable[[int], None] | None = None,
+    on_line: Callable[[bytes], Awaitable[None]] | None = None,
+    on_interrupted: Callable[[Outcome], None] | None = None,
+) -> Outcome:
+    """Runs a program in a session of its own until its process ends. Raises `CannotStart`.
+
+    `marker` are the variables in `env` that tell this call's processes from all others. `timeout` and
+    `grace` (from SIGTERM to SIGKILL) are seconds. The first `max_output` bytes of stdout are kept, the
+    rest is read, counted and dropped. `on_line` gets each line on `LINE_FD`, without its newline, as
+    soon as it is there, and an unfinished one at the end; a cancellation waits for it. `spare` is asked,
+    when the tree has to be ended, for pids to leave alone with all below them.
+    """
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    items = environment_items(marker)
+    running = _Running(_start(argv, cwd, env), stdin, max_output, on_line, items)
+    tree = Tree(partial(_belongs, running.pid, items), spare, group=running.pid)
+    try:
+        if on_started:
+            on_started(running.pid)
+        outcome = await _followed(running, tree, timeout, grace)
+        if running.failure is None:
+            return outcome
+    except BaseException:
+        outcome = await _ended(running, tree, grace)
+        (on_interrupted or _drop)(outcome)
+        if running.failure is None:
+            raise
+        raise running.failure from None  # a line that was not taken is not to go down in a cancellation
+    (on_interrupted or _drop)(outcome)
+    raise running.failure
+
+
+async def _followed(running: "_Running", tree: Tree, seconds: float | None, grace: float) -> Outcome:
+    with anyio.move_on_after(seconds) as limit:
+        await running.until_exit()
+    # It may have ended by itself while the time-out was on its way: then that is what happened.
+    if limit.cancelled_caught and not running.exited:
+        return await _ended(running, tree, grace, timed_out=True)
+    return await running.finish([])
+
+
+async def _ended(running: "_Running", tree: Tree, grace: float, *, timed_out: bool = False) -> Outcome:
+    survivors = await end_tree(tree, grace, running.pump)
+    return await running.finish(survivors, timed_out=timed_out)
+
+
+def _belongs(root: int, items: frozenset[bytes], one: Proc) -> bool:
+    # The root's number stands for its session and group as long as its exit status is not collected.
+    return root in (one.pid, one.sid, one.pgid) or carries(one.pid, items)
+
+
+def _drop(outcome: Outcome) -> None:
+    outcome.stdout.close()
+
+
+class _Started(NamedTuple):
+    process: subprocess.Popen[bytes]
+    lines: BinaryIO
+
+
+def _start(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str]) -> _Started:
+    ends: list[int] = []
+    try:
+        ends += os.pipe()
+        # `pass_fds` wants the number to be in use on our side as well. This takes the lowest free one
+        # from there on, so afterwards it is.
+        ends.append(fcntl(ends[1], F_DUPFD_CLOEXEC, LINE_FD))
+        process = subprocess.Popen(
+            list(argv),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+            pass_fds=(LINE_FD,),
+            # One call into C between fork and exec. Nothing else lets us choose the number.
+            preexec_fn=partial(os.dup2, ends[2], LINE_FD),
+        )
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        _close_all(ends)
+        raise CannotStart(argv[0] if argv else "", _reason(error)) from error
+    own_children.add(process.pid)
+    _close_all(ends[1:])
+    return _Started(process, open(ends[0], "rb", buffering=0))
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    return f"{error.strerror}: {os.fsdecode(error.filename)}" if error.filename else error.strerror
+
+
+class _Running:
+    """A started process and our ends of its pipes. One task waits, for all of them at once."""
+
+    def __init__(
+        self,
+        started: _Started,
+        stdin: bytes,
+        max_output: int,
+        on_line: Callable[[bytes], Awaitable[None]] | None,
+        items: frozenset[bytes],
+    ) -> None:
+        self.pid = started.process.pid
+        self.exited = False
+        self.failure: Exception | None = None
+        self._process = started.process
+        self._status: os.waitid_result | None = None
+        self._stdin = memoryview(stdin)
+        self._on_line = on_line
+        self._items = items
+        self._stdout, self._stderr, self._lines = Spool(max_output), Tail(), Lines()
+        self._pidfd = open_pidfd(self.pid)
+        self._ready = selectors.DefaultSelector()
+        self._outputs: dict[IO[bytes], Callable[[bytes], object]] = {}
+        assert started.process.stdin
+        assert started.process.stdout
+        assert started.process.stderr
+        self._read(started.process.stdout, self._stdout.write)
+        self._read(started.process.stderr, self._stderr.write)
+        self._read(started.lines, self._lines.write)
+        self._input = started.process.stdin
+        os.set_blocking(self._input.fileno(), False)
+        self._ready.register(self._input, selectors.EVENT_WRITE, self._feed)
+        if self._pidfd is not None:
+            self._ready.register(self._pidfd, selectors.EVENT_READ, self._note_exit)
+
+    async def until_exit(self) -> None:
+        while not self.exited:
+            await self._turn(None)
+            if self.failure:
+                raise self.failure
+
+    async def pump(self, seconds: float) -> None:
+        """Passes the time with reading: a tool that was asked to end may have much to say first."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            await self._turn(left)
+
+    async def finish(self, survivors: list[Survivor], *, timed_out: bool = False) -> Outcome:
+        """Reads what the tool has left in the pipes, and collects its exit status; not to be cancelled."""
+        with anyio.CancelScope(shield=True):
+            await self._read_the_rest()
+        output_open = bool(self._outputs)
+        self._close()
+        exit_code, signal = self._collect()
+        settle(self._items)
+        return Outcome(
+            exit_code=exit_code,
+            signal=signal,
+            stdout=self._stdout.opened(),
+            stdout_kept=self._stdout.kept,
+            stdout_total=self._stdout.total,
+            stderr=self._stderr.content(),
+            stderr_total=self._stderr.total,
+            output_open=output_open,
+            timed_out=timed_out,
+            survivors=tuple(survivors),
+        )
+
+    async def _read_the_rest(self) -> None:
+        for pipe in list(self._outputs):
+            self._take(pipe, _PIPE_BYTES)
+        end = time.monotonic() + LINGER_SECONDS
+        while self._outputs and (left := end - time.monotonic()) > 0:
+            await self._turn(left)
+        self._lines.end()
+        await self._pass_lines_on()
+
+    def _collect(self) -> tuple[int | None, int | None]:
+        """Exit code or signal. Not Popen's word: it takes a lost status for success."""
+        if self._process.poll() is not None:
+            own_children.discard(self.pid)
+        if (status := self._status) is None:
+            return None, None
+        return (status.si_status, None) if status.si_code == os.CLD_EXITED else (None, status.si_status)
+
+    async def _turn(self, seconds: float | None) -> None:
+        """Waits until something is ready, at most `seconds`, and serves it."""
+        polled = self._pidfd is None and not self.exited
+        if polled:
+            seconds = _POLL_SECONDS if seconds is None else min(seconds, _POLL_SECONDS)
+        with anyio.move_on_after(seconds):
+            await anyio.wait_readable(self._ready.fileno())
+        for key, _ in self._ready.select(0):
+            key.data()
+        if polled:
+            self._note_exit()
+        await self._pass_lines_on()
+
+    async def _pass_lines_on(self) -> None:
+        while self._lines.complete and self._on_line:
+            line = self._lines.complete.popleft()
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._on_line(line)
+            except Exception as error:  # noqa: BLE001  whatever it is, the tree is ended first
+                self.failure, self._on_line = error, None
+
+    def _note_exit(self) -> None:
+        # The status is left with the kernel until `finish`: while it is there, neither the pid nor the
+        # process group of this number can be anyone else's.
+        try:
+            self._status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            self.exited = self._status is not None
+        except ChildProcessError:  # SIGCHLD is ignored: the kernel has thrown the status away
+            self.exited = True
+        if self.exited and self._pidfd is not None:
+            self._ready.unregister(self._pidfd)
+
+    def _read(self, pipe: IO[bytes], write: Callable[[bytes], object]) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self._outputs[pipe] = write
+        self._ready.register(pipe, selectors.EVENT_READ, partial(self._take, pipe))
+
+    def _take(self, pipe: IO[bytes], size: int = _READ_BYTES) -> None:
+        with suppress(BlockingIOError):
+            if chunk := os.read(pipe.fileno(), size):
+                self._outputs[pipe](chunk)
+                return
+            self._ready.unregister(pipe)
+            del self._outputs[pipe]
+            pipe.close()
+
+    def _feed(self) -> None:
+        try:
+            self._stdin = self._stdin[os.write(self._input.fileno(), self._stdin[:_READ_BYTES]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it reads no more: its own choice, and no failure
+            self._stdin = self._stdin[:0]
+        if not self._stdin:
+            self._ready.unregister(self._input)
+            self._input.close()
+
+    def _close(self) -> None:
+        self._ready.close()
+        for pipe in [self._input, *self._outputs]:
+            pipe.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)

@@ -1,0 +1,217 @@
+"""The commands and their arguments, one function each; what they do is in `sending`, `stopping` and `showing`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from agentrun import __version__
+from agentrun.cli import sending, showing, stopping
+from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
+from agentrun.lifecycle.routing import MODES, IfBusy
+from agentrun.states import RunStatus
+
+_EXIT_TABLE = "\n".join(f"{EXIT_CODES[word]:>4}  {word:<14} {EXIT_MEANINGS[word]}" for word in EXIT_CODES)
+_HELP = f"""Sessions and runs of AI agents on a plain directory tree.
+
+\b
+  agentrun new "last night's figures"
+  agentrun send @last "analyse why revenue dropped"
+  agentrun show @last
+
+\b
+Options of every command, before or after its name:
+  --root DIR       the tree (else $AGENTRUN_ROOT, /agent-data, the user's data directory)
+  --config FILE    the configuration (else $AGENTRUN_CONFIG, agentrun.toml in the root)
+  --account NAME   whose sessions (default: the operating-system user's)
+  --json           JSON on standard output, errors as JSON on standard error
+  --no-color       no colour, as with $NO_COLOR
+
+\b
+Exit codes:
+   0                 done; of send and show -f: the run completed
+{_EXIT_TABLE}
+"""
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    help=_HELP,
+)
+
+# Typer reads these annotations at run time and does not know `X | None` in strings on every version it supports.
+Session = Annotated[
+    str, typer.Argument(metavar="SESSION[/RUN]", help="an id, a unique beginning or end of one, or @last", show_default=False)
+]
+Key = Annotated[Optional[str], typer.Option(metavar="KEY", help="the same key and text again is accepted only once")]
+IfEnded = Annotated[Optional[str], typer.Option(metavar="prompt", help="if the run has ended: begin a new one")]
+Agent = Annotated[Optional[str], typer.Option(metavar="NAME", help="an agent of the configuration")]
+Files = Annotated[Optional[list[str]], typer.Option("--file", metavar="FILE", help="add the text of a file")]
+Detach = Annotated[bool, typer.Option("--detach", help="return once accepted; the run goes on without this terminal")]
+Timeout = Annotated[Optional[str], typer.Option(metavar="10m", help="executing time after which the run ends")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"agentrun {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")] = False,
+) -> None:
+    """See `_HELP`."""
+
+
+@app.command()
+def new(
+    ctx: typer.Context,
+    title: Annotated[str, typer.Argument(help="what the conversation is about")] = "",
+    id: Annotated[Optional[str], typer.Option("--id", metavar="ID", help="use exactly this id")] = None,
+    agent: Agent = None,
+    send: Annotated[Optional[str], typer.Option("--send", metavar="TEXT", help="send this as the first prompt")] = None,
+) -> int:
+    """Make a session and print its id.
+
+    \b
+    agentrun new "last night's live stream"
+    id=$(agentrun new) && agentrun send "$id" "hello"
+    """
+    return sending.new(ctx.obj, title, session_id=id, agent=agent, text=send)
+
+
+@app.command()
+def send(
+    ctx: typer.Context,
+    session: Session,
+    text: Annotated[Optional[list[str]], typer.Argument(metavar="[TEXT] [-]", help="what to say; - reads standard input")] = None,
+    file: Files = None,
+    mode: Annotated[Optional[str], typer.Option(metavar="|".join(MODES), help="insist on one kind of input")] = None,
+    if_busy: Annotated[Optional[IfBusy], typer.Option(metavar="|".join(IfBusy), help="a prompt whose slot is taken")] = None,
+    if_ended: IfEnded = None,
+    detach: Detach = False,
+    key: Key = None,
+    expect_seq: Annotated[Optional[int], typer.Option(metavar="N", help="only if the last message is number N")] = None,
+    agent: Agent = None,
+    ref: Annotated[Optional[list[str]], typer.Option(metavar="RUN", help="let the run cite an earlier run's report")] = None,
+    timeout: Timeout = None,
+) -> int:
+    """Say something to a session: a prompt, a follow-up or an answer, whichever fits.
+
+    \b
+    agentrun send @last "analyse why revenue dropped"
+    git diff | agentrun send @last "review this" -
+    agentrun send @last "and stock?" --ref run-1 --detach
+    """
+    words = sending.Words(text or [], file or [])
+    asked = sending.Asked(mode, if_busy, if_ended, key, expect_seq, agent, tuple(ref or ()), timeout, detach)
+    return sending.send(ctx.obj, session, words, asked)
+
+
+@app.command()
+def steer(
+    ctx: typer.Context,
+    session: Session,
+    text: Annotated[list[str], typer.Argument(metavar="TEXT|-", help="what should change; - reads standard input")],
+    key: Key = None,
+    if_ended: IfEnded = None,
+) -> int:
+    """Change the direction of a run: delivered before its next model request.
+
+    \b
+    agentrun steer @last "only new products"
+    """
+    return sending.steer(ctx.obj, session, sending.Words(text, []), key=key, if_ended=if_ended)
+
+
+@app.command()
+def approve(
+    ctx: typer.Context,
+    session: Session,
+    operation: Annotated[Optional[str], typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
+    note: Annotated[Optional[str], typer.Option(metavar="TEXT", help="why")] = None,
+) -> int:
+    """Allow the call that a run waits with; the run goes on.
+
+    \b
+    agentrun approve @last
+    """
+    return sending.settle(ctx.obj, session, operation, approved=True, note=note)
+
+
+@app.command()
+def deny(
+    ctx: typer.Context,
+    session: Session,
+    operation: Annotated[Optional[str], typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
+    note: Annotated[Optional[str], typer.Option(metavar="TEXT", help="why")] = None,
+) -> int:
+    """Refuse the call that a run waits with; the run goes on without it.
+
+    \b
+    agentrun deny @last --note "not on a Friday"
+    """
+    return sending.settle(ctx.obj, session, operation, approved=False, note=note)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    session: Session,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="why, for the record")] = "cancelled by the user",
+    wait: Annotated[bool, typer.Option("--wait", help="return when the run is over")] = False,
+    timeout: Annotated[Optional[str], typer.Option(metavar="30s", help="with --wait: how long at the most")] = None,
+) -> int:
+    """Stop a run: its model request, its tools and all they started.
+
+    \b
+    agentrun cancel @last --wait
+    """
+    return stopping.cancel(ctx.obj, session, reason, wait=wait, timeout=timeout)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    session: Annotated[str, typer.Argument(metavar="[SESSION[/RUN]]", help="default: @last")] = "@last",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="watch the run until it ends or waits")] = False,
+    messages: Annotated[bool, typer.Option("--messages", help="the conversation")] = False,
+    operations: Annotated[bool, typer.Option("--operations", help="the run's events")] = False,
+    report: Annotated[bool, typer.Option("--report", help="the run's report alone")] = False,
+    since: Annotated[Optional[int], typer.Option(metavar="SEQ", help="from this number on")] = None,
+    tail: Annotated[Optional[int], typer.Option(metavar="N", min=1, help="only the last N")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="stored text as it is, control characters included")] = False,
+) -> int:
+    """Show a session or a run, or watch one.
+
+    \b
+    agentrun show                       the session that changed last
+    agentrun show @last/1               its first run
+    agentrun show -f @last              watch the active run
+    agentrun show @last --messages --json | jq .text
+    """
+    look = showing.Look(messages, operations, report, since, tail, raw)
+    return showing.follow(ctx.obj, session, look) if follow else showing.show(ctx.obj, session, look)
+
+
+@app.command()
+def ls(
+    ctx: typer.Context,
+    text: Annotated[str, typer.Argument(help="only sessions whose title or id contains this")] = "",
+    status: Annotated[Optional[RunStatus], typer.Option(metavar="STATUS", help="of the newest run")] = None,
+    agent: Agent = None,
+    archived: Annotated[bool, typer.Option("--archived", help="those that were put away")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many at the most")] = 20,
+) -> int:
+    """List sessions, the one that changed last first.
+
+    \b
+    agentrun ls --status waiting_input
+    agentrun ls --json | jq -r .session.sessionId
+    """
+    return showing.ls(ctx.obj, text, status, agent, archived=archived, limit=limit)

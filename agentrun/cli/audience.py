@@ -1,0 +1,163 @@
+"""Who looks on where a run is executed or followed: a person at a terminal, a script that reads JSON, or nobody."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+import anyio
+
+from agentrun.cli import output
+from agentrun.cli.options import Options
+from agentrun.cli.output import ReaderGone
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.records.message import Message
+from agentrun.records.views import RunDetail
+from agentrun.render.json import json_line
+from agentrun.render.live import Live
+from agentrun.states import EventType
+
+
+# Seconds between two looks at something that does not change with time.
+IDLE = 60.0
+
+
+class JsonAudience:
+    """Prints each event as the line that is stored."""
+
+    can_answer = False
+
+    def __init__(self) -> None:
+        self._is_read = True
+
+    def event(self, event: Event) -> None:
+        """Prints it. The reader may go away; the run goes on."""
+        if not self._is_read:
+            return
+        try:
+            output.out_bytes(json_line(event.to_doc()))
+        except ReaderGone:
+            self._is_read = False
+
+    def message(self, message: Message) -> None:
+        """The stream is one of events."""
+
+    def draft(self, text: str) -> None:
+        """The stream is one of events."""
+
+    def tick(self) -> float:
+        """Nothing to redraw."""
+        return IDLE
+
+    async def ask(self, waiting: Doc) -> str | None:
+        """Nobody answers here."""
+        return None
+
+    def finish(self, detail: RunDetail | None) -> None:
+        """Everything is printed."""
+
+
+class TerminalAudience:
+    """The live view on a terminal; on it, questions are asked right there."""
+
+    def __init__(self, stream: TextIO, options: Options) -> None:
+        self._live = Live(output.screen_of(stream, options), stream, size=lambda: output.size_of(stream))
+        self._draft = ""
+        self._is_read = True
+        self.can_answer = _is_terminal(sys.stdin)
+
+    def event(self, event: Event) -> None:
+        """Shows it."""
+        if event.type == EventType.MODEL_REQUEST_STARTED:
+            self._draft = ""
+        self._show(lambda: self._live.event(event))
+
+    def message(self, message: Message) -> None:
+        """Shows it."""
+        self._show(lambda: self._live.message(message))
+
+    def draft(self, text: str) -> None:
+        """Shows it."""
+        self._draft += text
+        self._show(lambda: self._live.draft(self._draft))
+
+    def whole_draft(self, text: str) -> None:
+        """Shows the draft as it stands, for a viewer who reads it from the tree."""
+        self._draft = ""
+        self.draft(text)
+
+    def tick(self) -> float:
+        """Redraws what changes with time."""
+        self._show(self._live.tick)
+        due = self._live.next_tick()
+        # Something that comes later is drawn when it comes, if it is due at once; else a moment later.
+        return 0.1 if due is None else max(due, 0.02)
+
+    async def ask(self, waiting: Doc) -> str | None:
+        """Asks on the terminal. None when the user leaves with Ctrl-D."""
+        self._show(self._live.pause)
+        try:
+            return await _ask(waiting)
+        finally:
+            self._show(self._live.resume)
+
+    def finish(self, detail: RunDetail | None) -> None:
+        """Takes the moving part away and says how the run stands."""
+        self._show(lambda: self._live.finish(detail))
+
+    def _show(self, draw: object) -> None:
+        if not self._is_read:
+            return
+        try:
+            draw()  # type: ignore[operator]
+        except OSError:
+            # The terminal is gone; its SIGHUP, not this, decides about the run.
+            self._is_read = False
+
+
+class QuietAudience(JsonAudience):
+    """A pipe reads the report at the end; nothing is shown before."""
+
+    def event(self, event: Event) -> None:
+        """Passes over it."""
+
+
+Shown = JsonAudience | TerminalAudience
+
+
+def audience_for(options: Options) -> Shown:
+    """Who looks on: standard output's terminal, else standard error's, else a reader of JSON or of the report."""
+    if options.json:
+        return JsonAudience()
+    for stream in (sys.stdout, sys.stderr):
+        if _is_terminal(stream):
+            return TerminalAudience(stream, options)
+    return QuietAudience()
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+async def _ask(waiting: Doc) -> str | None:
+    is_approval = waiting.get("kind") == "approval"
+    while True:
+        output.say("approve? [y/n] " if is_approval else "> ")
+        line = await _line()
+        if line is None:
+            output.say("\n")
+            return None
+        text = line.strip()
+        if not is_approval and text:
+            return text
+        if is_approval and text[:1].lower() in ("y", "n"):
+            return "approved" if text[:1].lower() == "y" else "denied"
+
+
+async def _line() -> str | None:
+    """A line from the terminal, which hands out whole lines; waiting for it can be cancelled, unlike a thread."""
+    await anyio.wait_readable(0)
+    data = os.read(0, 1 << 16)
+    return data.decode("utf-8", "surrogateescape") if data else None

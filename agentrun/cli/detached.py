@@ -1,0 +1,39 @@
+"""The executor of a detached run: `python -m agentrun.cli.detached ROOT ACCOUNT SESSION RUN`, started by agentrun.
+
+It finds the lock of its run on a descriptor that it inherits, belongs to no terminal, and says what happens in the
+tree alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from agentrun.cli.options import Options
+from agentrun.commands.execution import LIVENESS_FD, Scene, execute
+from agentrun.errors import EXIT_CODES, AgentrunError
+
+
+def main(arguments: list[str]) -> int:
+    """Drives the run; returns an exit code that nobody may be there to see."""
+    root, account, session_id, run_id = arguments
+    # Its tools must not inherit the lock: a run is alive as long as its executor, not as long as a tool of it.
+    os.set_inheritable(LIVENESS_FD, False)
+    place = Options(root=root, account=account).place()
+    scene = Scene(None, warn=_to_nobody, leave_now=os._exit, detached=True)
+    try:
+        execute(place, place.tree.session(session_id).run(run_id), LIVENESS_FD, scene)
+    except AgentrunError as error:
+        return error.exit_code
+    return 0
+
+
+def _to_nobody(_: str) -> None:
+    """There is no terminal; what matters stands in the tree."""
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(EXIT_CODES["not_over"])

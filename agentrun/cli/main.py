@@ -1,0 +1,82 @@
+"""The `agentrun` command: runs one command and turns whatever happened into an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from agentrun.cli import exit as exits
+from agentrun.cli import output
+from agentrun.cli.options import Options, split
+from agentrun.cli.output import ReaderGone
+from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
+
+
+def main() -> NoReturn:
+    """Runs the command line of this process and exits."""
+    argv = sys.argv[1:]
+    options = Options(json="--json" in argv)
+    try:
+        options, rest = split(argv)
+        code = _run(options, rest)
+    except AgentrunError as error:
+        code = _report(error, options)
+    except ReaderGone:
+        # Whoever read has read enough; that is no failure of what was done.
+        code = exits.OK
+    except KeyboardInterrupt:
+        code = exits.of_signal(signal.SIGINT)
+    except Exception as error:
+        # The last handler: a bug of ours must not look like the user's mistake, and must be reportable.
+        code = _report_bug(error, options)
+    _leave(code)
+
+
+def _run(options: Options, rest: list[str]) -> int:
+    import typer
+
+    from agentrun.cli.app import app
+
+    try:
+        result = typer.main.get_command(app)(rest, standalone_mode=False, prog_name="agentrun", obj=options)
+    except typer.Abort:
+        return exits.of_signal(signal.SIGINT)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"see: {context.command_path if context else 'agentrun'} --help"
+        raise UsageError(error.format_message(), hint=hint) from error
+    return result if isinstance(result, int) else exits.OK
+
+
+def _report(error: AgentrunError, options: Options) -> int:
+    if options.json:
+        from agentrun.render.json import error_doc, json_line
+
+        output.say(json_line(error_doc(error)).decode("utf-8"))
+    else:
+        from agentrun.render.plain import error_text
+
+        output.say(error_text(error, output.screen_of(sys.stderr, options)))
+    return error.exit_code
+
+
+def _report_bug(error: Exception, options: Options) -> int:
+    import traceback
+
+    if not options.json:
+        output.say(traceback.format_exc())
+    hint = "this is a bug in agentrun; what was acknowledged is safe in the tree"
+    _report(AgentrunError(f"{type(error).__name__}: {error}", hint=hint), options)
+    return EXIT_CODES["internal"]
+
+
+def _leave(code: int) -> NoReturn:
+    """Exits at once: the interpreter's own farewell would complain about a standard output that is gone."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
+    os._exit(code)

@@ -1,0 +1,57 @@
+"""What holds for every command, from the command line and the environment: the only place that reads the latter."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from agentrun.commands.place import Place, find_place
+from agentrun.errors import UsageError
+
+_WITH_VALUE = {"--root": "root", "--config": "config", "--account": "account"}
+_FLAGS = {"--json": "json", "--no-color": "no_color"}
+
+
+class Options(NamedTuple):
+    """The options that every command takes, before or after its name."""
+
+    root: str | None = None
+    config: str | None = None
+    account: str | None = None
+    json: bool = False
+    no_color: bool = False
+
+    def place(self) -> Place:
+        """Where to work. Raises Denied for an account that is no id."""
+        return find_place(dict(os.environ), root=self.root, account=self.account, config=self.config)
+
+
+def split(argv: list[str]) -> tuple[Options, list[str]]:
+    """Takes the common options out of `argv`, wherever they stand before a `--`. Raises UsageError."""
+    found: dict[str, str | bool] = {}
+    rest: list[str] = []
+    words = iter(argv)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif name in _WITH_VALUE:
+            given = value if equals else next(words, None)
+            if not given:
+                raise UsageError(f"{name} needs a value")
+            found[_WITH_VALUE[name]] = given
+        elif word in _FLAGS:
+            found[_FLAGS[word]] = True
+        else:
+            rest.append(word)
+    return Options(**found), rest  # type: ignore[arg-type]
+
+
+def wants_colour(options: Options) -> bool:
+    """Whether colour is welcome, as far as the environment says (https://no-color.org)."""
+    return not options.no_color and not os.environ.get("NO_COLOR") and not is_dumb()
+
+
+def is_dumb() -> bool:
+    """Whether the terminal can only print."""
+    return os.environ.get("TERM", "dumb") == "dumb"

@@ -1,0 +1,76 @@
+"""Standard output and standard error, as bytes: any locale, any text, and a reader that may go away."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import TextIO
+
+from agentrun.cli.options import Options, is_dumb, wants_colour
+from agentrun.errors import StorageFailed
+from agentrun.render.theme import Screen
+
+
+# The columns of lists where nothing says how wide they may be.
+PLAIN_WIDTH = 100
+
+
+class ReaderGone(Exception):
+    """Nobody reads standard output any more."""
+
+
+def out(text: str) -> None:
+    """Prints data. Raises ReaderGone, or StorageFailed if standard output cannot be written."""
+    out_bytes(text.encode("utf-8", "surrogateescape" if _is_escaped(text) else "replace"))
+
+
+def out_bytes(data: bytes) -> None:
+    """As `out`, for what is encoded already."""
+    try:
+        sys.stdout.flush()
+        view = memoryview(data)
+        while view:
+            view = view[os.write(1, view) :]
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            raise ReaderGone from error  # closed from the start
+        name = errno.errorcode.get(error.errno or 0, "unknown error")
+        raise StorageFailed(f"standard output: {os.strerror(error.errno or 0)} ({name})") from error
+
+
+def say(text: str) -> None:
+    """Prints what is not data, on standard error; whether anyone reads it changes nothing."""
+    try:
+        os.write(2, text.encode("utf-8", "replace"))
+    except OSError:
+        return
+
+
+def screen_of(stream: TextIO | None, options: Options) -> Screen:
+    """What the stream can show. A stream that is closed can show nothing."""
+    is_terminal = stream is not None and not stream.closed and stream.isatty()
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    width = size_of(stream)[0] if stream is not None and is_terminal else PLAIN_WIDTH
+    return Screen(
+        width=width,
+        colour=is_terminal and wants_colour(options),
+        unicode=encoding == "utf8",
+        interactive=is_terminal and not is_dumb(),
+    )
+
+
+def size_of(stream: TextIO) -> tuple[int, int]:
+    """Columns and rows of the terminal behind `stream` now."""
+    try:
+        found = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return PLAIN_WIDTH, 24
+    return found.columns or PLAIN_WIDTH, found.lines or 24
+
+
+def _is_escaped(text: str) -> bool:
+    """Whether the lone surrogates in `text`, if any, stand for bytes of an argument that was not UTF-8 (PEP 383)."""
+    return not any(0xD800 <= ord(character) < 0xDC80 or 0xDCFF < ord(character) <= 0xDFFF for character in text)

@@ -1,0 +1,204 @@
+"""`new`, `send`, `steer`, `approve` and `deny`: say something, and see it executed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NamedTuple
+
+from agentrun.cli import exit as exits
+from agentrun.cli import output
+from agentrun.cli.audience import Shown, audience_for
+from agentrun.cli.options import Options
+from agentrun.cli.watching import end_view, watch
+from agentrun.commands import control, sessions
+from agentrun.commands.execution import Scene, execute, make_order, start_detached
+from agentrun.commands.names import Target, find, run_name
+from agentrun.commands.place import Place
+from agentrun.errors import UsageError
+from agentrun.lifecycle.routing import MODES, IfBusy
+from agentrun.records.message import STEER
+from agentrun.records.views import Accepted
+from agentrun.render.json import json_line
+from agentrun.render.plain import accepted_line, accepted_text, hints_after_accept
+
+
+class Words(NamedTuple):
+    """A text as it stands on the command line: words of which `-` is standard input, and files."""
+
+    words: list[str]
+    files: list[str]
+
+
+class Asked(NamedTuple):
+    """The options of `send`."""
+
+    mode: str | None = None
+    if_busy: IfBusy | None = None
+    if_ended: str | None = None
+    key: str | None = None
+    expect_seq: int | None = None
+    agent: str | None = None
+    references: tuple[str, ...] = ()
+    timeout: str | None = None
+    detach: bool = False
+
+
+def new(options: Options, title: str, *, session_id: str | None, agent: str | None, text: str | None) -> int:
+    """Makes a session, prints its id, and sends it a first prompt if there is one."""
+    place = options.place()
+    session = sessions.new(
+        place.tree, title=title, session_id=session_id, agent=agent, working_directory=os.getcwd()
+    )
+    if options.json:
+        output.out_bytes(json_line({"session": session.to_doc()}))
+    else:
+        output.out(f"{session.session_id}\n")
+    return OK if text is None else send(options, session.session_id, Words([text], []), Asked())
+
+
+def send(options: Options, session: str, words: Words, asked: Asked) -> int:
+    """Accepts an input, then executes or watches its run to the end unless it is detached."""
+    text = read_text(words)
+    place = options.place()
+    target = find(place.tree, session)
+    acceptance = control.say(target, _saying(place, target, text, asked))
+    joined = Target(target.session, acceptance.accepted.run_id)
+    if asked.detach:
+        if acceptance.liveness is not None:
+            start_detached(place, joined.run(), acceptance.liveness)
+        _acknowledge_detached(options, acceptance.accepted)
+        return OK
+    audience = audience_for(options)
+    _acknowledge(options, acceptance, audience)
+    if acceptance.liveness is None:
+        return watch(options, joined, audience, with_report=acceptance.began)
+    scene = Scene(audience, warn=lambda said: output.say(f"agentrun: {said}\n"), leave_now=_leave_now)
+    ended = execute(place, joined.run(), acceptance.liveness, scene)
+    code = end_view(options, joined, audience, with_report=acceptance.began)
+    return exits.of_signal(ended.signal) if ended.signal else code
+
+
+def steer(options: Options, session: str, words: Words, *, key: str | None, if_ended: str | None) -> int:
+    """Accepts a steer; a prompt that it became because the run had ended is executed detached."""
+    place = options.place()
+    target = find(place.tree, session)
+    asked = Asked(mode=STEER, key=key, if_ended=if_ended)
+    saying = _saying(place, target, read_text(words), asked)._replace(drive=if_ended is not None)
+    acceptance = control.say(target, saying)
+    if acceptance.liveness is not None:
+        start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)
+    _print_accepted(options, acceptance.accepted)
+    return OK
+
+
+def settle(options: Options, session: str, operation: str | None, *, approved: bool, note: str | None) -> int:
+    """Gives or refuses an approval; the run goes on, detached if nobody executes it."""
+    place = options.place()
+    target = find(place.tree, session)
+    acceptance = control.settle(target, operation, approved, note)
+    if acceptance.liveness is not None:
+        start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)
+    _print_accepted(options, acceptance.accepted)
+    return OK
+
+
+def read_text(words: Words) -> str:
+    """The text that the command line gives: its words, then standard input for `-`, then the files.
+
+    Blank lines between the parts. Raises UsageError if there is none, or a file cannot be read.
+    """
+    said = [word for word in words.words if word != "-"]
+    if len(said) > 1:
+        raise UsageError("one text, please: put it in quotes", hint='agentrun send SESSION "all of it"')
+    parts = list(said)
+    if "-" in words.words:
+        parts.append(_standard_input())
+    parts += [_file(path) for path in words.files]
+    text = "\n\n".join(part.rstrip("\n") if len(parts) > 1 else part for part in parts)
+    if not text.strip():
+        raise UsageError("there is no text to send", hint="give it as an argument, as - for standard input, or with --file")
+    return text
+
+
+OK = exits.OK
+
+
+def _saying(place: Place, target: Target, text: str, asked: Asked) -> control.Saying:
+    if asked.mode is not None and asked.mode not in MODES:
+        raise UsageError(f"--mode is one of {', '.join(MODES)}, not {asked.mode!r}")
+    if asked.if_ended not in (None, "prompt"):
+        raise UsageError(f"--if-ended can only be prompt, not {asked.if_ended!r}")
+    if asked.if_busy is not None and asked.mode not in (None, "prompt"):
+        raise UsageError(f"--if-busy says what a prompt does, so it does not go with --mode {asked.mode}")
+    seconds = _duration(asked.timeout)
+    agent = asked.agent or target.session.read().agent
+    return control.Saying(
+        said=control.said(text, asked.key),
+        order=lambda: make_order(place, agent, seconds),
+        mode=asked.mode,
+        if_busy=asked.if_busy,
+        if_ended_prompt=asked.if_ended is not None,
+        expect_seq=asked.expect_seq,
+        references=tuple(run_name(each) for each in asked.references),
+    )
+
+
+def _duration(text: str | None) -> float | None:
+    if text is None:
+        return None
+    from agentrun.config import parse_duration
+
+    return parse_duration(text)
+
+
+def _acknowledge(options: Options, acceptance: control.Acceptance, audience: Shown) -> None:
+    """Says that an input was accepted; a pipe reads that on standard output only if no report is to follow."""
+    accepted = acceptance.accepted
+    if options.json:
+        output.out_bytes(json_line(accepted.to_doc()))
+    elif sys.stdout.isatty():
+        output.out(accepted_text(accepted, output.screen_of(sys.stdout, options)))
+    elif acceptance.began:
+        output.say(accepted_text(accepted, output.screen_of(sys.stderr, options)))
+    else:
+        output.out(accepted_line(accepted))
+
+
+def _acknowledge_detached(options: Options, accepted: Accepted) -> None:
+    if options.json:
+        output.out_bytes(json_line(accepted.to_doc()))
+        return
+    output.out(f"{accepted.session_id}/{accepted.run_id}\n")
+    if sys.stdout.isatty():
+        output.say(hints_after_accept(accepted, output.screen_of(sys.stderr, options)))
+
+
+def _print_accepted(options: Options, accepted: Accepted) -> None:
+    if options.json:
+        output.out_bytes(json_line(accepted.to_doc()))
+    elif sys.stdout.isatty():
+        output.out(accepted_text(accepted, output.screen_of(sys.stdout, options)))
+    else:
+        output.out(accepted_line(accepted))
+
+
+def _standard_input() -> str:
+    if sys.stdin is None or sys.stdin.closed:
+        raise UsageError("standard input is closed, so - reads nothing")
+    return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+
+
+def _file(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "surrogateescape")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{path!r} cannot be read: {reason}") from error
+
+
+def _leave_now(number: int) -> None:
+    """A second Ctrl-C: the run stays `cancelling`, and the next command winds it down."""
+    output.say("\nagentrun: left at once; what was started may still be running\n")
+    os._exit(exits.of_signal(number))

@@ -1,0 +1,151 @@
+"""`show` and `ls`: look at sessions and runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from agentrun.cli import exit as exits
+from agentrun.cli import output
+from agentrun.cli.audience import audience_for
+from agentrun.cli.options import Options
+from agentrun.cli.watching import watch
+from agentrun.commands import sessions
+from agentrun.commands import show as showing
+from agentrun.commands.names import Target, find
+from agentrun.errors import AgentrunError, NotFound, UsageError
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.records.message import Message
+from agentrun.render import plain
+from agentrun.render.json import json_line, row_doc, run_doc, session_doc
+from agentrun.states import RunStatus
+
+
+class Look(NamedTuple):
+    """The options of `show`."""
+
+    messages: bool = False
+    operations: bool = False
+    report: bool = False
+    since: int | None = None
+    tail: int | None = None
+    raw: bool = False
+
+
+def show(options: Options, name: str, look: Look) -> int:
+    """Shows a session, a run, or one aspect of it; 0 whatever the run's state is."""
+    if look.messages + look.operations + look.report > 1:
+        raise UsageError("--messages, --operations and --report exclude each other")
+    target = find(options.place().tree, name)
+    if look.messages:
+        _show_messages(options, target, look)
+    elif look.operations:
+        _show_operations(options, target, look)
+    elif look.report:
+        _show_report(options, target, look)
+    elif target.run_id is not None:
+        _show_run(options, target, look)
+    else:
+        _show_session(options, target, look)
+    return exits.OK
+
+
+def follow(options: Options, name: str, look: Look) -> int:
+    """Watches a run from its beginning, or from an event on, to where it ends or waits."""
+    target = find(options.place().tree, name)
+    named = Target(target.session, target.run().run_id)
+    return watch(options, named, audience_for(options), with_report=True, since=look.since or 0)
+
+
+def ls(
+    options: Options, text: str, status: RunStatus | None, agent: str | None, *, archived: bool, limit: int
+) -> int:
+    """Lists sessions, newest change first."""
+    damage: list[AgentrunError] = []
+    found = sessions.rows(
+        options.place().tree, text=text, status=status, agent=agent, archived=archived, on_damage=damage
+    )
+    rows = list(islice(found, limit))
+    if options.json:
+        for row in rows:
+            output.out_bytes(json_line(row_doc(row)))
+    else:
+        output.out(plain.rows_text(rows, output.screen_of(sys.stdout, options)))
+    _warn(options, (str(error) for error in damage))
+    return exits.OK
+
+
+def _show_session(options: Options, target: Target, look: Look) -> None:
+    view = showing.session_view(target.session, look.tail or showing.NEWEST)
+    if options.json:
+        output.out_bytes(json_line(session_doc(view)))
+    else:
+        output.out(plain.session_text(view, output.screen_of(sys.stdout, options)))
+    _warn(options, map(str, showing.damage(target.session)))
+
+
+def _show_run(options: Options, target: Target, look: Look) -> None:
+    run_dir = target.run()
+    tail = look.tail or showing.NEWEST
+    detail = showing.run_detail(target.session, run_dir, tail)
+    if options.json:
+        events = list(showing.operations(run_dir, look.since, tail))
+        output.out_bytes(json_line(run_doc(detail, events)))
+    else:
+        output.out(plain.run_text(detail, output.screen_of(sys.stdout, options)))
+    _warn(options, map(str, showing.damage(target.session, run_dir)))
+
+
+def _show_messages(options: Options, target: Target, look: Look) -> None:
+    screen = output.screen_of(sys.stdout, options)
+    for message in showing.messages(target.session, look.since, look.tail):
+        _print(options, message, look, lambda each=message: plain.message_text(each, screen))
+    _warn(options, map(str, showing.damage(target.session)))
+
+
+def _show_operations(options: Options, target: Target, look: Look) -> None:
+    run_dir = target.run()
+    screen = output.screen_of(sys.stdout, options)
+    for event in showing.operations(run_dir, look.since, look.tail):
+        _print(options, event, look, lambda each=event: plain.event_text(each, screen))
+    _warn(options, map(str, showing.damage(target.session, run_dir)))
+
+
+def _show_report(options: Options, target: Target, look: Look) -> None:
+    run_dir = target.run()
+    report = run_dir.report()
+    if report is None:
+        run = run_dir.load()
+        raise NotFound(
+            f"{run_dir.name} has no report: it is {run.status}",
+            hint=f"what has been generated so far: {run_dir.directory.at('report.draft.md')}",
+            session_id=run.session_id,
+            run_id=run.run_id,
+        )
+    if options.json:
+        output.out_bytes(json_line({"sessionId": run_dir.session_id, "runId": run_dir.run_id, "report": report}))
+    elif look.raw or not sys.stdout.isatty():
+        output.out(report if report.endswith("\n") else f"{report}\n")
+    else:
+        output.out(plain.report_text(report, output.screen_of(sys.stdout, options)))
+
+
+def _warn(options: Options, said: Iterable[str]) -> None:
+    for each in said:
+        if options.json:
+            warning: Doc = {"warning": {"code": "damaged", "message": each}}
+            output.say(json_line(warning).decode("utf-8"))
+        else:
+            output.say(f"agentrun: {each}\n")
+
+
+def _print(options: Options, record: Message | Event, look: Look, text: object) -> None:
+    if options.json:
+        output.out_bytes(json_line(record.to_doc()))
+    elif look.raw and isinstance(record, Message):
+        output.out(f"{record.text}\n")
+    else:
+        output.out(text())  # type: ignore[operator]

@@ -1,0 +1,65 @@
+"""Watching a run that another process executes, and saying how it stands at the end."""
+
+from __future__ import annotations
+
+import sys
+
+from agentrun.cli import exit as exits
+from agentrun.cli import output
+from agentrun.cli.audience import Shown, TerminalAudience
+from agentrun.cli.options import Options
+from agentrun.commands.names import Target
+from agentrun.commands.show import Follower, run_detail, told
+from agentrun.records.event import Event
+from agentrun.render.plain import attention_text, hints_after_send, report_text
+
+
+def watch(options: Options, target: Target, audience: Shown, *, with_report: bool, since: int = 0) -> int:
+    """Watches a run until it ends, waits for the user or is lost; Ctrl-C leaves it alone."""
+    follower = Follower(target, since)
+    try:
+        while True:
+            _show_news(follower, audience)
+            if follower.is_over:
+                break
+            follower.wait(audience.tick())
+    except KeyboardInterrupt:
+        audience.finish(None)
+        raise
+    finally:
+        follower.close()
+    return end_view(options, target, audience, with_report=with_report)
+
+
+def end_view(options: Options, target: Target, audience: Shown, *, with_report: bool) -> int:
+    """Says how the run stands, with its report where one was asked for. Returns the exit code that says the same."""
+    run_dir = target.run()
+    view = told(run_dir)
+    detail = run_detail(target.session, run_dir)
+    audience.finish(detail)
+    if options.json:
+        return exits.of_run(view)
+    report = run_dir.report()
+    if report is not None and with_report:
+        if sys.stdout.isatty():
+            output.out("\n" + report_text(report, output.screen_of(sys.stdout, options)))
+        else:
+            output.out(report if report.endswith("\n") else f"{report}\n")
+    screen = output.screen_of(sys.stderr, options)
+    if not isinstance(audience, TerminalAudience):
+        output.say(attention_text(view, screen))
+    if sys.stderr.isatty():
+        output.say(hints_after_send(view, screen))
+    return exits.of_run(view)
+
+
+def _show_news(follower: Follower, audience: Shown) -> None:
+    for news in follower.step():
+        if isinstance(news, Event):
+            audience.event(news)
+        else:
+            audience.message(news)
+    if isinstance(audience, TerminalAudience):
+        draft = follower.new_draft()
+        if draft is not None:
+            audience.whole_draft(draft)

@@ -1,0 +1,1 @@
+"""What each command does, as plain functions that return records and raise errors; nothing here prints."""

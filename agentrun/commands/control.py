@@ -1,0 +1,228 @@
+"""Saying something to a session, and stopping a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agentrun.commands.execution import end_leftovers, start_next
+from agentrun.commands.names import Target
+from agentrun.commands.place import Place
+from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
+from agentrun.lifecycle.routing import IfBusy, route
+from agentrun.lifecycle.winding_down import wind_down
+from agentrun.records.lease import Lease
+from agentrun.records.message import ANSWER, PROMPT, Message
+from agentrun.records.run import Run
+from agentrun.records.views import Accepted, RunView
+from agentrun.states import RunStatus
+from agentrun.store import inbox
+from agentrun.store.identity import this_actor
+from agentrun.store.inbox import Input, Order
+from agentrun.store.locks import is_executor_alive, take_liveness
+from agentrun.store.redo import writing
+from agentrun.store.runs import RunDir
+from agentrun.store.writer import Writer
+
+# The lease of a canceller that winds down a dead executor's run: long enough for any grace period.
+WIND_DOWN_LEASE = 60.0
+
+
+class Saying(NamedTuple):
+    """What somebody says, and how it may be taken.
+
+    `order` gives what a new run needs; it is asked under the session's lock, and only if there is to be one.
+    `drive` asks for the lock of the run if nobody executes it although somebody should.
+    """
+
+    said: Input
+    order: Callable[[], Order]
+    mode: str | None = None
+    if_busy: IfBusy | None = None
+    if_ended_prompt: bool = False
+    expect_seq: int | None = None
+    references: tuple[str, ...] = ()
+    drive: bool = True
+
+
+class Acceptance(NamedTuple):
+    """An accepted input. `liveness` is the lock of its run, held, if the caller has to see that it is executed.
+
+    `began` says that the input began a run, rather than joining one.
+    """
+
+    accepted: Accepted
+    liveness: int | None
+    began: bool
+
+
+def said(text: str, key: str | None) -> Input:
+    """`text` as said by the user of this process."""
+    return Input(text, this_actor(), key)
+
+
+def say(target: Target, saying: Saying) -> Acceptance:
+    """Accepts an input: where it goes is decided, stored and acknowledged in one hold of the session's lock.
+
+    Raises Conflict and its kin (nothing was written), NotFound, ConfigError, StorageFailed.
+    """
+    with writing(target.session) as writer:
+        message = inbox.already_accepted(writer, saying.said)
+        if message is None:
+            inbox.check_last_seq(writer, saying.expect_seq)
+            message = _accept(writer, target, saying)
+        run_dir = target.session.run(message.run_id)
+        run = run_dir.current(writer)
+        liveness = _take_if_undriven(run_dir, run, writer) if saying.drive else None
+        mode = str(message.mode)
+        accepted = Accepted(run.session_id, run.run_id, message.seq, mode, run.status)
+        return Acceptance(accepted, liveness, began=mode == PROMPT)
+
+
+def settle(target: Target, operation_id: str | None, approved: bool, note: str | None) -> Acceptance:
+    """Gives or refuses the approval that a run waits for. Raises ImpossibleMode if it waits for none, or for another."""
+    run_dir = target.run()
+    with writing(target.session) as writer:
+        run = run_dir.current(writer)
+        waiting = run.waiting_for or {}
+        if waiting.get("kind") != "approval" or operation_id not in (None, waiting.get("operationId")):
+            raise _not_waiting_for_approval(run, operation_id)
+        said = Input("approved" if approved else "denied", this_actor(), note=note)
+        message = inbox.answer(writer, run_dir, said)
+        run = run_dir.current(writer)
+        accepted = Accepted(run.session_id, run.run_id, message.seq, ANSWER, run.status)
+        return Acceptance(accepted, _take_if_undriven(run_dir, run, writer), began=False)
+
+
+def cancel(place: Place, target: Target, reason: str) -> RunView:
+    """Stores the intent to stop a run, and winds it down here if its executor is gone.
+
+    Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it ended otherwise.
+    """
+    run_dir = target.run()
+    with writing(target.session) as writer:
+        run = run_dir.current(writer)
+        if run.is_over:
+            run_dir.events.sync()
+            return _already_over(run_dir, run)
+        run = inbox.request_stop(
+            writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command"
+        )
+        lease, liveness = (None, None) if run.is_over else _take_over_if_lost(writer, run_dir)
+    if lease is not None:
+        _wind_down_lost(place, target, run_dir, lease)
+    if liveness is not None:
+        os.close(liveness)
+    start_next(place, target.session)
+    return run_dir.view()
+
+
+def _accept(writer: Writer, target: Target, saying: Saying) -> Message:
+    active = _active_view(writer)
+    if target.run_id is not None and (active is None or active.run.run_id != target.run_id):
+        active = _named_run(target, active, saying)
+    elif active is None and saying.mode not in (None, PROMPT) and not saying.if_ended_prompt:
+        _refuse_ended(target)
+    mode = PROMPT if active is None and saying.if_ended_prompt else route(active, saying.mode, saying.if_busy)
+    if active is None or mode == PROMPT:
+        return _accept_prompt(writer, saying)
+    if mode == ANSWER:
+        return inbox.answer(writer, target.session.run(active.run.run_id), saying.said)
+    return inbox.add_input(writer, active.run.run_id, mode, saying.said)
+
+
+def _accept_prompt(writer: Writer, saying: Saying) -> Message:
+    for run_id in saying.references:
+        if writer.session.run(run_id).report() is None:
+            raise NotFound(f"{run_id} has no report to cite", session_id=writer.session.session_id, run_id=run_id)
+    order = saying.order()._replace(references=saying.references)
+    message, _ = inbox.accept_prompt(writer, saying.said, order)
+    return message
+
+
+def _active_view(writer: Writer) -> RunView | None:
+    run_id = writer.session.active()
+    return writer.session.run(run_id).view() if run_id else None
+
+
+def _named_run(target: Target, active: RunView | None, saying: Saying) -> RunView | None:
+    """What a run that was named, and does not hold the slot, leaves to do: nothing, or a new prompt."""
+    view = target.run().view()
+    if not view.run.is_over:
+        raise ImpossibleMode(
+            f"{view.run.session_id}/{view.run.run_id} is {view.words} and waits for its turn",
+            hint=f"watch it with: agentrun show -f {view.run.session_id}/{view.run.run_id}",
+            session_id=view.run.session_id,
+            run_id=view.run.run_id,
+        )
+    if not saying.if_ended_prompt:
+        raise _ended(view.run)
+    return active
+
+
+def _not_waiting_for_approval(run: Run, operation_id: str | None) -> Conflict:
+    if run.is_over:
+        return _ended(run)
+    waiting = run.waiting_for or {}
+    asked = f"the approval of {waiting['operationId']}" if waiting.get("operationId") else "no approval"
+    return ImpossibleMode(
+        f"{run.session_id}/{run.run_id} is {run.status} and waits for {asked}"
+        + (f", not of {operation_id}" if operation_id else ""),
+        hint=f"see what it waits for: agentrun show {run.session_id}/{run.run_id}",
+        session_id=run.session_id,
+        run_id=run.run_id,
+    )
+
+
+def _refuse_ended(target: Target) -> None:
+    newest = next(iter(target.session.newest_run_ids(1)), None)
+    if newest is not None:
+        raise _ended(target.session.run(newest).load())
+
+
+def _ended(run: Run) -> RunEnded:
+    return RunEnded(
+        f"{run.session_id}/{run.run_id} has ended ({run.status})",
+        hint=f"start a new run with: agentrun send {run.session_id} TEXT",
+        session_id=run.session_id,
+        run_id=run.run_id,
+    )
+
+
+def _take_if_undriven(run_dir: RunDir, run: Run, writer: Writer) -> int | None:
+    """The executor's lock, if the run should be executed now and nobody does."""
+    due = run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and writer.session.active() == run.run_id
+    if not due or is_executor_alive(run_dir.directory):
+        return None
+    return take_liveness(run_dir.directory)
+
+
+def _already_over(run_dir: RunDir, run: Run) -> RunView:
+    if run.status is RunStatus.CANCELLED:
+        return run_dir.view()
+    raise _ended(run)
+
+
+def _take_over_if_lost(writer: Writer, run_dir: RunDir) -> tuple[Lease | None, int | None]:
+    if is_executor_alive(run_dir.directory):
+        return None, None
+    liveness = take_liveness(run_dir.directory)
+    if liveness is None:
+        return None, None
+    return run_dir.claim(writer, lease_seconds=WIND_DOWN_LEASE, timeout=None), liveness
+
+
+def _wind_down_lost(place: Place, target: Target, run_dir: RunDir, lease: Lease) -> None:
+    """Ends what the dead executor left running, then the run. What cannot be ended keeps it in `cancelling`."""
+    survivors = end_leftovers(place, run_dir)
+    with writing(target.session) as writer:
+        if survivors:
+            run_dir.end_lease(writer)
+            raise Conflict(
+                f"{run_dir.name} stays cancelling: {', '.join(survivors)} cannot be ended",
+                hint=f"end it by hand, then: agentrun cancel {run_dir.name}",
+                session_id=run_dir.session_id,
+                run_id=run_dir.run_id,
+            )
+        wind_down(writer, lease, run_dir)

@@ -1,0 +1,201 @@
+"""Driving a run from a process: in the foreground, or in one that goes on without the terminal.
+
+This is the only place that starts another agentrun.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agentrun.commands.place import Place
+from agentrun.errors import AgentrunError, ConfigError, StorageFailed
+from agentrun.records.run import Run
+from agentrun.states import RunStatus
+from agentrun.store.inbox import Order
+from agentrun.store.layout import SCRATCH
+from agentrun.store.locks import is_executor_alive, take_liveness
+from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.config import Config
+    from agentrun.executor.audience import Audience
+    from agentrun.executor.drive import Ended, Job
+
+# The descriptor under which a detached executor finds the lock that was taken for it.
+LIVENESS_FD = 3
+# What a tool gets to know of its run must not be taken for what belongs to another run's executor.
+_OF_A_TOOL = ("AGENTRUN_SESSION", "AGENTRUN_RUN", "AGENTRUN_OPERATION", "AGENTRUN_IDEMPOTENCY_KEY", "AGENTRUN_SCRATCH")
+
+
+# Seconds from SIGTERM to SIGKILL for processes that a tool left behind: the tool itself has had its own grace.
+LEFTOVER_GRACE = 1.0
+
+
+class Scene(NamedTuple):
+    """Who is there while a run is executed in this process; `audience` None: nobody.
+
+    `warn` tells the user something that is no error; `leave_now` ends the process at a second Ctrl-C.
+    """
+
+    audience: Audience | None
+    warn: Callable[[str], None]
+    leave_now: Callable[[int], None]
+    detached: bool = False
+
+
+def make_order(place: Place, agent: str | None, timeout: float | None) -> Order:
+    """What a prompt's run needs besides its text; its agent is built once for a check, before anything is accepted.
+
+    `agent` None is the configuration's default, `timeout` None the agent's own, in seconds. Raises ConfigError.
+    """
+    from agentrun.adapters.registry import Surroundings, build_agent
+    from agentrun.config import load_config
+
+    config = load_config(place.config_path)
+    chosen = config.agent(agent)
+    build_agent(config, chosen, Surroundings("", None, "", "", "", "", "", {}))
+    return Order(
+        agent=chosen.name,
+        timeout=chosen.timeout if timeout is None else timeout,
+        config={"path": config.path, "sha256": config.sha256} if config.path else None,
+    )
+
+
+def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended:
+    """Drives a run in this process until it ends, waits or has to be left. `liveness` is its lock, already held.
+
+    Raises ConfigError (the run stays as it is), FencedOut, StorageFailed.
+    """
+    from agentrun.adapters.process import become_subreaper
+    from agentrun.executor.drive import execute as drive
+
+    session = place.tree.session(run_dir.session_id)
+    try:
+        job = _job(place, session, run_dir, liveness, scene)
+    except AgentrunError:
+        os.close(liveness)
+        raise
+    # What a tool leaves behind becomes this process's child, so that it can be found and ended.
+    become_subreaper()
+    ended = drive(job)
+    start_next(place, session)
+    return ended
+
+
+def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
+    """Starts a process that drives the run without this terminal; the lock passes to it without a gap.
+
+    Raises StorageFailed if no process can be started; the run stays accepted then.
+    """
+    import sys
+
+    argv = [sys.executable, "-m", "agentrun.cli.detached", place.tree.root, place.tree.account]
+    argv += [run_dir.session_id, run_dir.run_id]
+    environment = {name: value for name, value in place.environment.items() if name not in _OF_A_TOOL}
+    null = os.devnull
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_DUP2, liveness, LIVENESS_FD),
+    ]
+    try:
+        # A session of its own: closing the terminal reaches it no more.
+        os.posix_spawn(sys.executable, argv, environment, file_actions=actions, setsid=True)
+    except OSError as error:
+        raise StorageFailed(
+            f"no process could be started for {run_dir.name}: {error.strerror}",
+            hint=f"it is accepted; start it with: agentrun send {run_dir.session_id} TEXT",
+        ) from error
+    finally:
+        os.close(liveness)
+
+
+def start_next(place: Place, session: SessionDir) -> None:
+    """Starts the run that has got the slot, unless somebody drives it already."""
+    run_id = session.active()
+    if run_id is None:
+        return
+    run_dir = session.run(run_id)
+    if run_dir.load().status is RunStatus.QUEUED and not is_executor_alive(run_dir.directory):
+        liveness = take_liveness(run_dir.directory)
+        if liveness is not None:
+            start_detached(place, run_dir, liveness)
+
+
+def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
+    """Ends what the tools of a run left running; returns the names of what could not be ended."""
+    from agentrun.adapters.process import end_marked_now
+
+    survivors = end_marked_now(_marker(place, run_dir), grace=LEFTOVER_GRACE)
+    return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
+
+
+def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scene: Scene) -> Job:
+    from agentrun.adapters.registry import Surroundings, build_agent
+    from agentrun.executor.audience import NoAudience
+    from agentrun.executor.drive import Job
+    from agentrun.executor.stretch import Terms
+
+    run = run_dir.load()
+    config = _config_of(run, scene)
+    agent = config.agent(run.agent)
+    surroundings = Surroundings(
+        root=place.tree.root,
+        config_path=config.path,
+        account=place.tree.account,
+        session_id=run.session_id,
+        run_id=run.run_id,
+        scratch=run_dir.directory.at(SCRATCH),
+        working_directory=session.read().working_directory or os.curdir,
+        environment=place.environment,
+    )
+    return Job(
+        session=session,
+        run_id=run.run_id,
+        liveness=liveness,
+        agent=build_agent(config, agent, surroundings),
+        terms=Terms(config.lease, run.timeout, agent.answer_timeout),
+        audience=scene.audience or NoAudience(),
+        end_leftovers=lambda: _end_leftovers_here(place, run_dir),
+        leave_now=scene.leave_now,
+        detached=scene.detached,
+    )
+
+
+def _config_of(run: Run, scene: Scene) -> Config:
+    """The configuration that the run was accepted with. Raises ConfigError if it is gone."""
+    from agentrun.config import load_config
+
+    named = run.config or {}
+    path = named.get("path")
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        error.hint = f"{run.session_id}/{run.run_id} stays as it is until the file is there again"
+        raise
+    if path and config.sha256 != named.get("sha256"):
+        scene.warn(f"{path} has changed since {run.session_id}/{run.run_id} was accepted; it is used as it is now")
+    return config
+
+
+async def _end_leftovers_here(place: Place, run_dir: RunDir) -> list[str]:
+    """As `end_leftovers`, from the executor itself, which also finds what has dropped its environment."""
+    from agentrun.adapters.process import end_descendants, end_marked
+
+    survivors = await end_descendants(grace=LEFTOVER_GRACE)
+    survivors += await end_marked(_marker(place, run_dir), grace=LEFTOVER_GRACE)
+    return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
+
+
+def _marker(place: Place, run_dir: RunDir) -> dict[str, str]:
+    return {
+        "AGENTRUN_ROOT": place.tree.root,
+        "AGENTRUN_ACCOUNT": place.tree.account,
+        "AGENTRUN_SESSION": run_dir.session_id,
+        "AGENTRUN_RUN": run_dir.run_id,
+    }

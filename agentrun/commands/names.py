@@ -1,0 +1,44 @@
+"""What `SESSION[/RUN]` on a command line means."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from agentrun import ids
+from agentrun.errors import NotFound
+from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
+from agentrun.store.tree import Tree
+
+
+class Target(NamedTuple):
+    """A session, and the run if one was named."""
+
+    session: SessionDir
+    run_id: str | None
+
+    def run(self) -> RunDir:
+        """The run that was named, else the session's active one, else its newest. Raises NotFound."""
+        run_id = self.run_id or self.session.active() or next(iter(self.session.newest_run_ids(1)), None)
+        if run_id is None:
+            raise NotFound(
+                f"{self.session.session_id} has no run yet",
+                hint=f"start one with: agentrun send {self.session.session_id} TEXT",
+                session_id=self.session.session_id,
+            )
+        return self.session.run(run_id)
+
+
+def find(tree: Tree, text: str) -> Target:
+    """What `SESSION`, `SESSION/run-3` or `SESSION/3` names. Raises NotFound, Ambiguous, Denied."""
+    name, slash, run = text.partition("/")
+    session = tree.find(name)
+    if not slash:
+        return Target(session, None)
+    return Target(session, session.run(run_name(run)).run_id)
+
+
+def run_name(text: str) -> str:
+    """`run-3` for `run-3` and for `3`. Raises Denied."""
+    number = ids.run_number(f"run-{text}")
+    return ids.run_id(number) if number else ids.checked_id(text, "run")

@@ -1,0 +1,149 @@
+"""Reading sessions and runs, now or as they go on. Takes no lock and writes nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import merge
+from typing import TypeVar
+
+from agentrun.commands.names import Target
+from agentrun.records.event import Event
+from agentrun.records.message import Message
+from agentrun.records.operation import fold_operations
+from agentrun.records.views import RunDetail, RunView, SessionView, input_states
+from agentrun.states import RunStatus
+from agentrun.store.layout import DRAFT
+from agentrun.store.log import Damage
+from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
+from agentrun.store.watch import Watch
+
+T = TypeVar("T")
+
+# Documents show the newest of each unless `--tail` asks for more.
+NEWEST = 20
+
+
+def session_view(session: SessionDir, tail: int = NEWEST) -> SessionView:
+    """A session and its newest runs. Raises CorruptRecord."""
+    views = tuple(session.run(run_id).view() for run_id in session.newest_run_ids(tail))
+    return SessionView(session.read(), views)
+
+
+def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST) -> RunDetail:
+    """A run with its newest messages and operations. Raises CorruptRecord."""
+    view = told(run_dir)
+    events = list(run_dir.all_events())
+    messages = messages_of(session, view, tail)
+    every_input = [message for message in messages if message.is_input]
+    return RunDetail(
+        view=view,
+        operations=tuple(fold_operations(events)[-tail:]),
+        messages=messages,
+        inputs=input_states(view.run, every_input, events),
+        report=run_dir.report(),
+    )
+
+
+def told(run_dir: RunDir) -> RunView:
+    """The run, durable as it is told: an end or a number that somebody saw must not be another one after a power cut."""
+    view = run_dir.view()
+    run_dir.events.sync_for_reading()
+    return view
+
+
+def messages_of(session: SessionDir, view: RunView, tail: int) -> tuple[Message, ...]:
+    """The last `tail` messages of a run, oldest first."""
+    newest: list[Message] = []
+    for message in session.messages_of(view.run.run_id, view.run.message_seq):
+        newest.append(message)
+        if len(newest) == tail:
+            break
+    return tuple(newest[::-1])
+
+
+def messages(session: SessionDir, since: int | None, tail: int | None) -> Iterator[Message]:
+    """The session's messages in order: from number `since` on, or the last `tail`; all of them otherwise."""
+    session.messages.sync_for_reading()
+    if since is None and tail is not None:
+        yield from session.tail(tail)
+        return
+    yield from _last(session.messages_since(since or 1), tail)
+
+
+def operations(run_dir: RunDir, since: int | None, tail: int | None) -> Iterator[Event]:
+    """The run's events in order: from number `since` on, or the last `tail`; all of them otherwise."""
+    run_dir.events.sync_for_reading()
+    events = (event for event in run_dir.all_events() if event.seq >= (since or 1))
+    yield from _last(events, tail)
+
+
+def damage(session: SessionDir, *run_dirs: RunDir) -> list[Damage]:
+    """The damaged records that were passed over while reading through these handles."""
+    return [*session.messages.damage, *(each for run_dir in run_dirs for each in run_dir.events.damage)]
+
+
+class Follower:
+    """Follows one run: everything once, in order, from the first or from `since` on.
+
+    `step` returns what is new; the caller shows it and calls again. Looking costs nothing while nothing happens.
+    """
+
+    def __init__(self, target: Target, since: int = 0) -> None:
+        self.session = target.session
+        self.run_dir = target.run()
+        self.view = told(self.run_dir)
+        self._since = since
+        self._events_offset = 0
+        self._messages_offset = self.session.messages.offset_of(self.view.run.message_seq)
+        self._draft = ""
+        self._draft_changed: tuple[int, int] | None = None
+        self._watch = Watch(self.run_dir.directory, self.session.directory)
+
+    def wait(self, seconds: float | None) -> None:
+        """Waits until something may have changed, at most `seconds`."""
+        self._watch.wait(seconds)
+
+    def close(self) -> None:
+        """Stops following."""
+        self._watch.close()
+
+    def step(self) -> list[Event | Message]:
+        """What has come since the last step: messages and events of the run, in the order in which they happened."""
+        # The state first: what is read after it contains at least what it tells.
+        self.view = told(self.run_dir)
+        # By time between the two logs, and by number within each of them, whatever the clock did.
+        messages: Iterator[Event | Message] = self._new_messages()
+        return list(merge(messages, self._new_events(), key=lambda each: each.at))
+
+    def new_draft(self) -> str | None:
+        """The text of the reply under way, if it changed."""
+        found = self.run_dir.directory.stat(DRAFT)
+        changed = (found.st_mtime_ns, found.st_size) if found else None
+        if changed == self._draft_changed:
+            return None
+        self._draft_changed = changed
+        return self.run_dir.draft()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to wait for: the run ended, waits for the user, or has lost its executor."""
+        status = self.view.status
+        return self.view.run.is_over or status is RunStatus.WAITING_INPUT or self.view.executor == "lost"
+
+    def _new_messages(self) -> Iterator[Message]:
+        log = self.session.messages
+        for self._messages_offset, message in log.forward(self.session.message, self._messages_offset):
+            if message.run_id == self.run_dir.run_id:
+                yield message
+
+    def _new_events(self) -> Iterator[Event]:
+        log = self.run_dir.events
+        for self._events_offset, event in log.forward(self.run_dir.event, self._events_offset):
+            if event.seq >= self._since:
+                yield event
+
+
+def _last(records: Iterator[T], count: int | None) -> Iterator[T]:
+    return iter(deque(records, maxlen=count)) if count is not None else records

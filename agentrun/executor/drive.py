@@ -1,0 +1,170 @@
+"""Drives one run through one stretch: the agent, and beside it whatever can stop it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import anyio
+
+from agentrun.agent.protocols import Agent
+from agentrun.errors import AgentrunError
+from agentrun.executor.audience import Audience
+from agentrun.executor.heartbeat import Heartbeat
+from agentrun.executor.stretch import StoredStretch, Terms
+from agentrun.records.run import Run
+from agentrun.store.identity import this_actor
+from agentrun.store.sessions import SessionDir
+from agentrun.store.watch import Watch
+
+# How often something that will not die is tried again, in seconds, and how often at the most before this process
+# leaves the run in `cancelling` for the next command.
+STUBBORN_PAUSE = 0.5
+STUBBORN_ATTEMPTS = 10
+
+# What each signal means for a run in the foreground. A detached run hands over at SIGTERM instead.
+_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "the terminal was closed (SIGHUP)"}
+
+
+class Job(NamedTuple):
+    """All that is needed to drive a run. `liveness` is the descriptor of the executor's lock, already held.
+
+    `end_leftovers` ends every process that the run's tools left behind and returns the names of those that it could
+    not end. `leave_now` is called at a second Ctrl-C, and does not return.
+    """
+
+    session: SessionDir
+    run_id: str
+    liveness: int
+    agent: Agent
+    terms: Terms
+    audience: Audience
+    end_leftovers: Callable[[], Awaitable[list[str]]]
+    leave_now: Callable[[int], None]
+    detached: bool = False
+
+
+class Ended(NamedTuple):
+    """How the stretch ended: the run as it stands, and the signal that ended it, if one did."""
+
+    run: Run
+    signal: int | None
+
+
+def execute(job: Job) -> Ended:
+    """Claims the run and drives it until it ends, waits, or must be left.
+
+    Raises FencedOut if another executor took it over, StorageFailed if nothing more could be recorded.
+    """
+    return anyio.run(_execute, job)
+
+
+async def _execute(job: Job) -> Ended:
+    stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience)
+    own_handle = job.session.tree.session(job.session.session_id)
+    heartbeat = Heartbeat(own_handle, job.run_id, stretch.lease, job.terms.lease)
+    heartbeat.start()
+    caught: list[int] = []
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_heed_signals, job, stretch, caught)
+            group.start_soon(_heed_others, stretch)
+            group.start_soon(_heed_time, stretch)
+            group.start_soon(_keep_time, job.audience)
+            await _work(job, stretch)
+            await _wind_down(job, stretch)
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        raise _only_error(errors) from errors
+    finally:
+        heartbeat.stop()
+        stretch.release()
+    if stretch.fenced:
+        raise stretch.fenced
+    return Ended(stretch.run_dir.load(), caught[0] if caught else None)
+
+
+async def _work(job: Job, stretch: StoredStretch) -> None:
+    with stretch.scope:
+        try:
+            if not stretch.look():
+                await job.agent.run(stretch)
+        except AgentrunError:
+            # The disk refuses or the tree is damaged: there is nothing to record it in.
+            raise
+        except Exception as error:
+            # An agent is foreign code: whatever it raises is the end of its run and of nothing else.
+            stretch.note_failure(f"the agent failed: {type(error).__name__}: {error}")
+    if not (stretch.left or stretch.fenced or stretch.run_dir.load().is_over):
+        stretch.note_failure("the agent ended without a report")
+
+
+async def _wind_down(job: Job, stretch: StoredStretch) -> None:
+    """Ends the stretch once nothing of the run is alive any more; otherwise the run stays `cancelling`."""
+    if stretch.fenced or stretch.run_dir.load().ending is None:
+        stretch.end()
+        return
+    for _ in range(STUBBORN_ATTEMPTS):
+        if not await job.end_leftovers():
+            stretch.end()
+            return
+        await anyio.sleep(STUBBORN_PAUSE)
+
+
+async def _heed_signals(job: Job, stretch: StoredStretch, caught: list[int]) -> None:
+    with anyio.open_signal_receiver(*_SIGNALS) as signals:
+        async for number in signals:
+            if job.detached and number == signal.SIGTERM:
+                stretch.hand_over("shutdown")
+            elif caught:
+                job.leave_now(number)
+            else:
+                caught.append(number)
+                stretch.request_stop("signal", _SIGNALS[number], "signal", this_actor())
+
+
+async def _heed_others(stretch: StoredStretch) -> None:
+    """Notices within milliseconds what others wrote into the run: a cancel, an answer, a takeover."""
+    watch = Watch(stretch.run_dir.directory, stretch.session.directory)
+    try:
+        while True:
+            stretch.show_messages()
+            with anyio.move_on_after(watch.patience):
+                if watch.fd is None:
+                    await anyio.sleep_forever()
+                await anyio.wait_readable(watch.fd)  # type: ignore[arg-type]
+            watch.clear()
+            stretch.look()
+    finally:
+        watch.close()
+
+
+async def _heed_time(stretch: StoredStretch) -> None:
+    """Ends the run when its executing time, or the time for an answer, is used up."""
+    while True:
+        left = stretch.seconds_left()
+        if left is not None and left[1] <= 0:
+            words = {"timeout": "its time is used up", "answer_timeout": "no answer came in time"}
+            stretch.request_stop("timeout", words[left[0]], left[0], this_actor() | {"user": "deadline"})
+            return
+        # At least once a second: an answer or a question changes which limit runs.
+        await anyio.sleep(min(left[1], 1.0) if left else 1.0)
+
+
+async def _keep_time(audience: Audience) -> None:
+    while True:
+        await anyio.sleep(audience.tick())
+
+
+def _only_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The deliberate error among `errors` if there is one, else the first: one cause is what a user can act on."""
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [errors]
+    while pending:
+        error = pending.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    return next((leaf for leaf in leaves if isinstance(leaf, AgentrunError)), leaves[0])

@@ -1,0 +1,115 @@
+"""Which kind of input a text is, by the state of the session's slot: one table, for `send` and for the docs.
+
+The model never decides this, and nothing is ever turned silently into something else.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from agentrun.errors import ImpossibleMode, SlotTaken
+from agentrun.records.message import ANSWER, FOLLOW_UP, PROMPT, STEER
+from agentrun.records.views import RunView
+from agentrun.states import OPEN, RunStatus
+
+S = RunStatus
+
+
+class IfBusy(StrEnum):
+    """What a prompt does when the slot is taken."""
+
+    REJECT = "reject"
+    STEER = "steer"
+
+
+MODES = (PROMPT, STEER, FOLLOW_UP, ANSWER)
+
+# What a plain `send` becomes when the active run has that status; statuses that are not here refuse it.
+CHOSEN: dict[RunStatus, str] = {
+    S.QUEUED: FOLLOW_UP,
+    S.RUNNING: FOLLOW_UP,
+    S.COMPACTING: FOLLOW_UP,
+    S.WAITING_INPUT: ANSWER,
+}
+
+# The statuses in which each kind can be asked for by name. A prompt needs a free slot.
+POSSIBLE: dict[str, frozenset[RunStatus]] = {
+    STEER: frozenset({S.QUEUED, S.RUNNING, S.COMPACTING, S.WAITING_INPUT}),
+    FOLLOW_UP: frozenset({S.QUEUED, S.RUNNING, S.COMPACTING, S.WAITING_INPUT}),
+    ANSWER: frozenset({S.WAITING_INPUT}),
+}
+
+
+def route(active: RunView | None, mode: str | None, if_busy: IfBusy | None) -> str:
+    """The kind of an input, given the run that holds the slot (None: it is free) and what the caller asked for.
+
+    Raises SlotTaken or ImpossibleMode, each saying what to type instead.
+    """
+    if active is None:
+        if mode in (None, PROMPT):
+            return PROMPT
+        raise ImpossibleMode(f"no run is active, so there is nothing to {_VERBS[str(mode)]}", hint="send it as a prompt")
+    if if_busy is IfBusy.STEER and mode in (None, PROMPT):
+        mode = STEER
+    if if_busy is not None or mode == PROMPT:
+        if mode != STEER:
+            raise _taken(active)
+    elif mode is None:
+        mode = _chosen(active)
+    if active.status not in POSSIBLE[mode]:
+        raise _impossible(active, mode)
+    if mode == ANSWER and _waits_for_approval(active):
+        raise _needs_approval(active)
+    return mode
+
+
+def _chosen(active: RunView) -> str:
+    mode = CHOSEN.get(active.status)
+    if mode is None:
+        raise _taken(active)
+    return mode
+
+
+def _waits_for_approval(active: RunView) -> bool:
+    return (active.run.waiting_for or {}).get("kind") == "approval"
+
+
+def _taken(active: RunView) -> SlotTaken:
+    name = f"{active.run.session_id}/{active.run.run_id}"
+    return SlotTaken(
+        f"{name} is active ({active.words})",
+        hint=_WHAT_NEXT.get(active.status, "watch it with: agentrun show -f {name}").format(name=name),
+        session_id=active.run.session_id,
+        run_id=active.run.run_id,
+    )
+
+
+def _impossible(active: RunView, mode: str) -> ImpossibleMode:
+    name = f"{active.run.session_id}/{active.run.run_id}"
+    allowed = ", ".join(status for status in OPEN if status in POSSIBLE[mode])
+    return ImpossibleMode(
+        f"{name} is {active.words}; {_A[mode]} needs a run that is {allowed}",
+        hint=_WHAT_NEXT.get(active.status, "watch it with: agentrun show -f {name}").format(name=name),
+        session_id=active.run.session_id,
+        run_id=active.run.run_id,
+    )
+
+
+def _needs_approval(active: RunView) -> ImpossibleMode:
+    name = f"{active.run.session_id}/{active.run.run_id}"
+    return ImpossibleMode(
+        f"{name} waits for an approval, which a text cannot give",
+        hint=f"agentrun approve {name}, or agentrun deny {name}",
+        session_id=active.run.session_id,
+        run_id=active.run.run_id,
+    )
+
+
+_VERBS = {STEER: "steer", FOLLOW_UP: "follow up", ANSWER: "answer"}
+_A = {STEER: "a steer", FOLLOW_UP: "a follow-up", ANSWER: "an answer"}
+_WHAT_NEXT = {
+    S.CANCELLING: "wait until it is over: agentrun show -f {name}",
+    S.RECONCILING: "its executor is gone; wind it down with: agentrun cancel {name}",
+    S.WAITING_INPUT: "answer it with: agentrun send {name} TEXT",
+}
+assert not [status for status in CHOSEN if status not in OPEN]

@@ -1,0 +1,127 @@
+"""What to type next: the one place that knows which command helps in which state.
+
+Each function returns lines without newlines. Ids stand alone between spaces, so that they can be copied.
+"""
+
+from __future__ import annotations
+
+import time
+
+from agentrun.records.operation import Operation
+from agentrun.records.views import Accepted, RunView
+from agentrun.render.safe import shown
+from agentrun.render.theme import NOTE, QUESTION, Mark, Screen, Span, line, marked, say
+from agentrun.render.times import duration, moment
+from agentrun.states import RunStatus
+
+
+def attention(view: RunView, screen: Screen, now: float | None = None) -> list[str]:
+    """What a person must know or do about a run, most urgent first; nothing for a run that is fine."""
+    return [
+        *_executor(view, screen),
+        *_stop_asked(view, screen),
+        *_overdue(view, screen),
+        *question(view, screen, now),
+        *unresolved(view.run.unresolved_operations, screen),
+    ]
+
+
+def question(view: RunView, screen: Screen, now: float | None = None) -> list[str]:
+    """The question that is open, how long it may stay so, and how to answer."""
+    waiting = view.run.waiting_for
+    if not waiting or view.status is not RunStatus.WAITING_INPUT:
+        return []
+    left = _left(waiting.get("deadline"), time.time() if now is None else now)
+    what = "approval" if waiting.get("kind") == "approval" else "answer"
+    head = _marked(QUESTION, f"waits for your {what}{left}", screen)
+    text = shown(str(waiting.get("text") or ""), unicode=screen.unicode).split("\n")
+    return [head, *(f"  {each}" for each in text), *how_to_answer(view, screen)]
+
+
+def how_to_answer(view: RunView, screen: Screen) -> list[str]:
+    """The commands that settle the question that is open."""
+    waiting = view.run.waiting_for or {}
+    if waiting.get("kind") != "approval":
+        return [_hint("answer with", f'send {say(view.run.session_id, screen)} "your answer"')]
+    operation = say(str(waiting.get("operationId") or ""), screen)
+    target = f"{full_id(view, screen)} {operation}".rstrip()
+    return [_hint("allow it with", f"approve {target}"), _hint("refuse it with", f"deny {target}")]
+
+
+def unresolved(operations: tuple[Operation, ...], screen: Screen) -> list[str]:
+    """The operations of which nobody knows what they did outside, with all that helps to find out."""
+    if not operations:
+        return []
+    head = _marked(NOTE, "unresolved: what these did outside is not known", screen)
+    return [head, *(f"  {_unresolved(operation, screen)}" for operation in operations)]
+
+
+def hints_after_send(view: RunView, screen: Screen) -> list[str]:
+    """How to go on after a `send` in the foreground, whatever became of the run.
+
+    What needs attention is said by `attention`, not here.
+    """
+    session, run = say(view.run.session_id, screen), full_id(view, screen)
+    if view.status is RunStatus.WAITING_INPUT or view.executor == "lost":
+        return []
+    if view.run.is_over:
+        return [_hint("go on with", f'send {session} "..."'), _hint("look back with", f"show {run}")]
+    return [_hint("watch it with", f"show -f {run}"), _hint("stop it with", f"cancel {run}")]
+
+
+def hints_after_accept(accepted: Accepted, screen: Screen) -> list[str]:
+    """How to follow and stop what was accepted and is executed elsewhere."""
+    run = f"{say(accepted.session_id, screen)}/{say(accepted.run_id, screen)}"
+    return [
+        _hint("watch it with", f"show -f {run}"),
+        _hint("steer it with", f'steer {run} "..."'),
+        _hint("stop it with", f"cancel {run}"),
+    ]
+
+
+def full_id(view: RunView, screen: Screen) -> str:
+    """`SESSION/RUN`, as every command takes it."""
+    return f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
+
+
+def _executor(view: RunView, screen: Screen) -> list[str]:
+    match view.executor:
+        case "lost":
+            what = "its executor is gone: nothing drives this run"
+        case "frozen":
+            what = "its executor does not respond, and its lease has run out"
+        case _:
+            return []
+    return [_marked(NOTE, what, screen), _hint("end it with", f"cancel {full_id(view, screen)}")]
+
+
+def _stop_asked(view: RunView, screen: Screen) -> list[str]:
+    return [_marked(NOTE, "stop asked, not taken up", screen)] if view.stop_asked else []
+
+
+def _overdue(view: RunView, screen: Screen) -> list[str]:
+    what = "overdue: its deadline has passed and nobody has enforced it yet"
+    return [_marked(NOTE, what, screen)] if view.overdue else []
+
+
+def _unresolved(operation: Operation, screen: Screen) -> str:
+    remote = f"remote id {say(operation.remote_id, screen)}" if operation.remote_id else "no remote id"
+    words = [operation.operation_id, operation.name, operation.status.value, remote]
+    if operation.resource:
+        words.append(f"resource {operation.resource}")
+    return "  ".join(say(word, screen) for word in words)
+
+
+def _left(deadline: object, now: float) -> str:
+    until = moment(deadline) if isinstance(deadline, str) else None
+    if until is None:
+        return ""
+    return f" ({duration(until - now)} left)" if until > now else " (its time is over)"
+
+
+def _marked(mark: Mark, text: str, screen: Screen) -> str:
+    return line([marked(mark, screen), Span(f" {text}", mark.style)], screen)
+
+
+def _hint(what: str, command: str) -> str:
+    return f"  {what}: agentrun {command}"

@@ -1,0 +1,181 @@
+"""Text for terminals and pipes: a session, a run, a list, an error. Coloured only if the screen says so.
+
+Every function returns complete lines, newline included, and everything in them is safe for a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+
+from agentrun.errors import AgentrunError, Ambiguous
+from agentrun.records.event import Event
+from agentrun.records.message import Message
+from agentrun.records.views import Accepted, RunDetail, RunView, SessionView
+from agentrun.render import hints
+from agentrun.render.safe import excerpt, padded, shown, shown_line
+from agentrun.render.tables import rows_text
+from agentrun.render.theme import Screen, Span, Style, line, run_status, say
+from agentrun.render.times import age, between, duration, moment
+from agentrun.render.transcript import block, conversation, run_head, usage_words
+
+__all__ = [
+    "accepted_line",
+    "accepted_text",
+    "attention_text",
+    "error_text",
+    "event_text",
+    "hints_after_accept",
+    "hints_after_send",
+    "message_text",
+    "report_text",
+    "rows_text",
+    "run_text",
+    "session_text",
+    "standing_text",
+]
+
+
+def session_text(view: SessionView, screen: Screen, now: float | None = None) -> str:
+    """A session: its title, its runs (newest first), and what needs attention in them."""
+    now = time.time() if now is None else now
+    session = view.session
+    head = [Span(say(session.session_id, screen), Style.STRONG), Span(f"  {say(session.title, screen)}")]
+    lines = [line(head, screen).rstrip(), _about(view, screen, now)]
+    ids = max((len(run.run.run_id) for run in view.runs), default=0)
+    for run in view.runs:
+        lines.append(_run_row(run, ids, screen, now))
+        if not run.run.is_over:
+            lines += [f"    {each}" for each in hints.attention(run, screen, now)]
+    if not view.runs:
+        lines.append("  no runs yet")
+    return _text(lines)
+
+
+def run_text(detail: RunDetail, screen: Screen, now: float | None = None) -> str:
+    """A run: status, everything in order, what needs attention, and the report at its end."""
+    now = time.time() if now is None else now
+    view = detail.view
+    lines = [run_head(view, screen, now), *_origin(view, screen), *_reason(view, screen), ""]
+    lines += conversation(detail, screen)
+    needs = hints.attention(view, screen, now)
+    if needs:
+        lines += ["", *needs]
+    text = _text(lines)
+    return text if detail.report is None else f"{text}\n{report_text(detail.report, screen)}"
+
+
+def message_text(message: Message, screen: Screen) -> str:
+    """One message of a conversation: who, what kind, in which run, and the text in full."""
+    who = say(f"{message.role} {message.mode}" if message.mode else message.role, screen)
+    head = [Span(f"#{message.seq} {who}", Style.STRONG), Span(f"  {say(message.run_id, screen)}", Style.DIM)]
+    return _text([line(head, screen), *block(message.text, screen)])
+
+
+def event_text(event: Event, screen: Screen) -> str:
+    """One event as one line: number, type, and what it says as far as the width allows."""
+    head = f"{event.seq:>5}  {say(event.type, screen)}"
+    rest = excerpt(json.dumps(event.payload, ensure_ascii=False), screen.width - len(head) - 2, unicode=screen.unicode)
+    return _text([line([Span(head), Span(f"  {rest}", Style.DIM)], screen)])
+
+
+def standing_text(view: RunView, screen: Screen) -> str:
+    """`SESSION/RUN STATUS`, where the status says towards which end a run winds down."""
+    name = f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
+    return _text([line([Span(f"{name} {view.words}")], screen)])
+
+
+def report_text(report: str, screen: Screen) -> str:
+    """A report as a person reads it: its own text, made safe. A pipe gets the bytes instead."""
+    return _text(block(report, screen, indent=""))
+
+
+def attention_text(view: RunView, screen: Screen, now: float | None = None) -> str:
+    """What must be known or done about a run; empty if nothing."""
+    return _text(hints.attention(view, screen, now))
+
+
+def accepted_line(accepted: Accepted) -> str:
+    """`SESSION/RUN SEQ KIND`, for scripts."""
+    words = (f"{accepted.session_id}/{accepted.run_id}", str(accepted.message_seq), accepted.mode)
+    return " ".join(shown_line(word, unicode=False) for word in words) + "\n"
+
+
+def accepted_text(accepted: Accepted, screen: Screen) -> str:
+    """The same in words."""
+    run = f"{say(accepted.session_id, screen)}/{say(accepted.run_id, screen)}"
+    kind = say(accepted.mode, screen)
+    return f"accepted as {kind} #{accepted.message_seq} of {run} ({accepted.status.value})\n"
+
+
+def hints_after_send(view: RunView, screen: Screen) -> str:
+    """How to go on after a run in the foreground."""
+    return _text(hints.hints_after_send(view, screen))
+
+
+def hints_after_accept(accepted: Accepted, screen: Screen) -> str:
+    """How to follow what goes on elsewhere."""
+    return _text(hints.hints_after_accept(accepted, screen))
+
+
+def error_text(error: AgentrunError, screen: Screen) -> str:
+    """`agentrun: sentence`, and below it what to type next."""
+    lines = [line([Span("agentrun:", Style.BAD), Span(f" {say(error.message, screen)}")], screen)]
+    if isinstance(error, Ambiguous):
+        lines += [f"  {say(candidate, screen)}" for candidate in error.candidates]
+    if error.hint:
+        lines += [f"  {each}" for each in shown(error.hint, unicode=screen.unicode).split("\n")]
+    return _text(lines)
+
+
+def _about(view: SessionView, screen: Screen, now: float) -> str:
+    session = view.session
+    created = moment(session.created_at)
+    words = [f"agent {say(session.agent, screen)}"] if session.agent else []
+    if created is not None:
+        words.append(f"created {_ago(now - created)}")
+    if session.archived:
+        words.append("archived")
+    return line([Span(f"  {'  '.join(words)}".rstrip(), Style.DIM)], screen)
+
+
+def _run_row(view: RunView, ids: int, screen: Screen, now: float) -> str:
+    run = view.run
+    status = run_status(view, screen)
+    # Wide enough for every status alone; the rare notes behind one push their own row only.
+    fill = " " * max(15 - sum(len(span.text) for span in status), 0)
+    begun = moment(run.created_at)
+    took = between(run.started_at, run.terminal_at)
+    words = [
+        duration(took) if took is not None else "",
+        _ago(now - begun) if begun is not None else "",
+        *usage_words(run.usage),
+        excerpt(run.reason, screen.width, unicode=screen.unicode) if run.reason and run.is_over else "",
+    ]
+    rest = "".join(f"  {word}" for word in words if word)
+    name = padded(say(run.run_id, screen), ids)
+    return line([Span(f"  {name}  "), *status, Span(f"{fill}{rest}", Style.DIM)], screen).rstrip()
+
+
+def _origin(view: RunView, screen: Screen) -> Iterable[str]:
+    """Which other runs this one stands on."""
+    run = view.run
+    if run.references:
+        yield line([Span(f"  cites {say(' '.join(run.references), screen)}", Style.DIM)], screen)
+    if run.continues:
+        yield line([Span(f"  continues {say(run.continues, screen)}", Style.DIM)], screen)
+
+
+def _reason(view: RunView, screen: Screen) -> list[str]:
+    """Why the run ends or ended as it did."""
+    return [f"  reason: {say(view.run.reason, screen)}"] if view.run.reason else []
+
+
+def _ago(seconds: float) -> str:
+    words = age(seconds)
+    return words if words == "now" else f"{words} ago"
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{each}\n" for each in lines)
