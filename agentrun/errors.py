@@ -71,7 +71,12 @@ class AgentrunError(Exception):
     code = "internal"
 
     def __init__(
-        self, message: str, *, hint: str | None = None, session_id: str | None = None, run_id: str | None = None
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        session_id: str | None = None,
+        run_id: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message

@@ -151,7 +151,7 @@ ENDING_OF_INTENT = {
 # What `show` calls the winding down that leads to each end.
 WINDING_DOWN_WORDS = {S.CANCELLED: "cancelling", S.TIMED_OUT: "timing out", S.FAILED: "failing"}
 
-O = OperationStatus
+O = OperationStatus  # noqa: E741 - short, since the table below is read as a table
 
 OPERATION_TRANSITIONS: dict[OperationStatus, frozenset[OperationStatus]] = {
     O.PENDING: frozenset({O.RUNNING, O.SKIPPED, O.CANCELLED}),

@@ -156,7 +156,7 @@ FORBIDDEN = [
     ("commands.show", "from rich.table import Table", "1: rich belongs in render, cli alone"),
     ("store.disk", "def f():\n    import watchfiles", "2: watchfiles belongs in store.watch alone"),
     ("lifecycle.queue", "def f():\n    import filelock", "2: filelock belongs in store alone"),
-    ("config", "from platformdirs import user_data_path", "1: platformdirs belongs in cli alone"),
+    ("config", "from platformdirs import user_data_path", "1: platformdirs belongs in commands.place alone"),
     ("adapters.tools.command", "import subprocess", "1: subprocess belongs in adapters.process"),
     ("store.runs", "import os\nos.fork()", "2: os.fork belongs in adapters.process"),
     ("store.runs", "import os as o\no.posix_spawn", "2: os.posix_spawn belongs in adapters.process"),
@@ -190,7 +190,7 @@ ALLOWED = [
     ("adapters.process.group", "import subprocess"),
     ("commands.execution", "import subprocess"),
     ("render.live", "import rich\nfrom agentrun.agent import events\nfrom agentrun.agent.events import x"),
-    ("cli.options", "import os, typer, platformdirs\nos.environ\nprint('x')"),
+    ("cli.options", "import os, typer\nos.environ\nprint('x')"),
     ("testing.fakes", "from agentrun.render import plain\nfrom agentrun.commands import show"),
     ("__main__", "from agentrun.cli.main import main"),
 ]
@@ -270,8 +270,7 @@ def imports(module: str, nodes: Iterator[ast.AST]) -> Iterator[tuple[int, str]]:
                 origin = origin_of(module, node)
                 yield from ((node.lineno, f"{origin}.{alias.name}") for alias in names)
             case ast.Call(
-                func=ast.Name(id=("import_module" | "__import__"))
-                | ast.Attribute(attr="import_module" | "__import__"),
+                func=ast.Name(id=("import_module" | "__import__")) | ast.Attribute(attr="import_module" | "__import__"),
                 args=[ast.Constant(value=str(name)), *_],
             ):
                 yield node.lineno, name

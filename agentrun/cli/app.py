@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from agentrun import __version__
 from agentrun.cli import sending, showing, stopping
+from agentrun.commands.control import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
-from agentrun.lifecycle.routing import MODES, IfBusy
 from agentrun.states import RunStatus
 
 _EXIT_TABLE = "\n".join(f"{EXIT_CODES[word]:>4}  {word:<14} {EXIT_MEANINGS[word]}" for word in EXIT_CODES)
@@ -45,14 +45,17 @@ app = typer.Typer(
 
 # Typer reads these annotations at run time and does not know `X | None` in strings on every version it supports.
 Session = Annotated[
-    str, typer.Argument(metavar="SESSION[/RUN]", help="an id, a unique beginning or end of one, or @last", show_default=False)
+    str,
+    typer.Argument(
+        metavar="SESSION[/RUN]", help="an id, a unique beginning or end of one, or @last", show_default=False
+    ),
 ]
-Key = Annotated[Optional[str], typer.Option(metavar="KEY", help="the same key and text again is accepted only once")]
-IfEnded = Annotated[Optional[str], typer.Option(metavar="prompt", help="if the run has ended: begin a new one")]
-Agent = Annotated[Optional[str], typer.Option(metavar="NAME", help="an agent of the configuration")]
-Files = Annotated[Optional[list[str]], typer.Option("--file", metavar="FILE", help="add the text of a file")]
+Key = Annotated[str | None, typer.Option(metavar="KEY", help="the same key and text again is accepted only once")]
+IfEnded = Annotated[str | None, typer.Option(metavar="prompt", help="if the run has ended: begin a new one")]
+Agent = Annotated[str | None, typer.Option(metavar="NAME", help="an agent of the configuration")]
+Files = Annotated[list[str] | None, typer.Option("--file", metavar="FILE", help="add the text of a file")]
 Detach = Annotated[bool, typer.Option("--detach", help="return once accepted; the run goes on without this terminal")]
-Timeout = Annotated[Optional[str], typer.Option(metavar="10m", help="executing time after which the run ends")]
+Timeout = Annotated[str | None, typer.Option(metavar="10m", help="executing time after which the run ends")]
 
 
 def _version(asked: bool) -> None:
@@ -63,7 +66,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def common(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
 ) -> None:
     """See `_HELP`."""
 
@@ -72,9 +77,9 @@ def common(
 def new(
     ctx: typer.Context,
     title: Annotated[str, typer.Argument(help="what the conversation is about")] = "",
-    id: Annotated[Optional[str], typer.Option("--id", metavar="ID", help="use exactly this id")] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="use exactly this id")] = None,
     agent: Agent = None,
-    send: Annotated[Optional[str], typer.Option("--send", metavar="TEXT", help="send this as the first prompt")] = None,
+    send: Annotated[str | None, typer.Option("--send", metavar="TEXT", help="send this as the first prompt")] = None,
 ) -> int:
     """Make a session and print its id.
 
@@ -89,16 +94,22 @@ def new(
 def send(
     ctx: typer.Context,
     session: Session,
-    text: Annotated[Optional[list[str]], typer.Argument(metavar="[TEXT] [-]", help="what to say; - reads standard input")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT] [-]", help="what to say; - reads standard input")
+    ] = None,
     file: Files = None,
-    mode: Annotated[Optional[str], typer.Option(metavar="|".join(MODES), help="insist on one kind of input")] = None,
-    if_busy: Annotated[Optional[IfBusy], typer.Option(metavar="|".join(IfBusy), help="a prompt whose slot is taken")] = None,
+    mode: Annotated[str | None, typer.Option(metavar="|".join(MODES), help="insist on one kind of input")] = None,
+    if_busy: Annotated[
+        IfBusy | None, typer.Option(metavar="|".join(IfBusy), help="a prompt whose slot is taken")
+    ] = None,
     if_ended: IfEnded = None,
     detach: Detach = False,
     key: Key = None,
-    expect_seq: Annotated[Optional[int], typer.Option(metavar="N", help="only if the last message is number N")] = None,
+    expect_seq: Annotated[int | None, typer.Option(metavar="N", help="only if the last message is number N")] = None,
     agent: Agent = None,
-    ref: Annotated[Optional[list[str]], typer.Option(metavar="RUN", help="let the run cite an earlier run's report")] = None,
+    ref: Annotated[
+        list[str] | None, typer.Option(metavar="RUN", help="let the run cite an earlier run's report")
+    ] = None,
     timeout: Timeout = None,
 ) -> int:
     """Say something to a session: a prompt, a follow-up or an answer, whichever fits.
@@ -133,8 +144,8 @@ def steer(
 def approve(
     ctx: typer.Context,
     session: Session,
-    operation: Annotated[Optional[str], typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
-    note: Annotated[Optional[str], typer.Option(metavar="TEXT", help="why")] = None,
+    operation: Annotated[str | None, typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="why")] = None,
 ) -> int:
     """Allow the call that a run waits with; the run goes on.
 
@@ -148,8 +159,8 @@ def approve(
 def deny(
     ctx: typer.Context,
     session: Session,
-    operation: Annotated[Optional[str], typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
-    note: Annotated[Optional[str], typer.Option(metavar="TEXT", help="why")] = None,
+    operation: Annotated[str | None, typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="why")] = None,
 ) -> int:
     """Refuse the call that a run waits with; the run goes on without it.
 
@@ -165,7 +176,7 @@ def cancel(
     session: Session,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="why, for the record")] = "cancelled by the user",
     wait: Annotated[bool, typer.Option("--wait", help="return when the run is over")] = False,
-    timeout: Annotated[Optional[str], typer.Option(metavar="30s", help="with --wait: how long at the most")] = None,
+    timeout: Annotated[str | None, typer.Option(metavar="30s", help="with --wait: how long at the most")] = None,
 ) -> int:
     """Stop a run: its model request, its tools and all they started.
 
@@ -183,8 +194,8 @@ def show(
     messages: Annotated[bool, typer.Option("--messages", help="the conversation")] = False,
     operations: Annotated[bool, typer.Option("--operations", help="the run's events")] = False,
     report: Annotated[bool, typer.Option("--report", help="the run's report alone")] = False,
-    since: Annotated[Optional[int], typer.Option(metavar="SEQ", help="from this number on")] = None,
-    tail: Annotated[Optional[int], typer.Option(metavar="N", min=1, help="only the last N")] = None,
+    since: Annotated[int | None, typer.Option(metavar="SEQ", help="from this number on")] = None,
+    tail: Annotated[int | None, typer.Option(metavar="N", min=1, help="only the last N")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="stored text as it is, control characters included")] = False,
 ) -> int:
     """Show a session or a run, or watch one.
@@ -203,7 +214,7 @@ def show(
 def ls(
     ctx: typer.Context,
     text: Annotated[str, typer.Argument(help="only sessions whose title or id contains this")] = "",
-    status: Annotated[Optional[RunStatus], typer.Option(metavar="STATUS", help="of the newest run")] = None,
+    status: Annotated[RunStatus | None, typer.Option(metavar="STATUS", help="of the newest run")] = None,
     agent: Agent = None,
     archived: Annotated[bool, typer.Option("--archived", help="those that were put away")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many at the most")] = 20,

@@ -19,7 +19,6 @@ from agentrun.render.json import json_line
 from agentrun.render.live import Live
 from agentrun.states import EventType
 
-
 # Seconds between two looks at something that does not change with time.
 IDLE = 60.0
 

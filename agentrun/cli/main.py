@@ -28,7 +28,7 @@ def main() -> NoReturn:
         code = exits.OK
     except KeyboardInterrupt:
         code = exits.of_signal(signal.SIGINT)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # The last handler: a bug of ours must not look like the user's mistake, and must be reportable.
         code = _report_bug(error, options)
     _leave(code)

@@ -11,7 +11,6 @@ from agentrun.cli.options import Options, is_dumb, wants_colour
 from agentrun.errors import StorageFailed
 from agentrun.render.theme import Screen
 
-
 # The columns of lists where nothing says how wide they may be.
 PLAIN_WIDTH = 100
 

@@ -12,11 +12,11 @@ from agentrun.cli.audience import Shown, audience_for
 from agentrun.cli.options import Options
 from agentrun.cli.watching import end_view, watch
 from agentrun.commands import control, sessions
+from agentrun.commands.control import MODES, IfBusy
 from agentrun.commands.execution import Scene, execute, make_order, start_detached
 from agentrun.commands.names import Target, find, run_name
 from agentrun.commands.place import Place
 from agentrun.errors import UsageError
-from agentrun.lifecycle.routing import MODES, IfBusy
 from agentrun.records.message import STEER
 from agentrun.records.views import Accepted
 from agentrun.render.json import json_line
@@ -47,9 +47,7 @@ class Asked(NamedTuple):
 def new(options: Options, title: str, *, session_id: str | None, agent: str | None, text: str | None) -> int:
     """Makes a session, prints its id, and sends it a first prompt if there is one."""
     place = options.place()
-    session = sessions.new(
-        place.tree, title=title, session_id=session_id, agent=agent, working_directory=os.getcwd()
-    )
+    session = sessions.new(place.tree, title=title, session_id=session_id, agent=agent, working_directory=os.getcwd())
     if options.json:
         output.out_bytes(json_line({"session": session.to_doc()}))
     else:
@@ -117,7 +115,9 @@ def read_text(words: Words) -> str:
     parts += [_file(path) for path in words.files]
     text = "\n\n".join(part.rstrip("\n") if len(parts) > 1 else part for part in parts)
     if not text.strip():
-        raise UsageError("there is no text to send", hint="give it as an argument, as - for standard input, or with --file")
+        raise UsageError(
+            "there is no text to send", hint="give it as an argument, as - for standard input, or with --file"
+        )
     return text
 
 

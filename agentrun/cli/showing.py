@@ -60,9 +60,7 @@ def follow(options: Options, name: str, look: Look) -> int:
     return watch(options, named, audience_for(options), with_report=True, since=look.since or 0)
 
 
-def ls(
-    options: Options, text: str, status: RunStatus | None, agent: str | None, *, archived: bool, limit: int
-) -> int:
+def ls(options: Options, text: str, status: RunStatus | None, agent: str | None, *, archived: bool, limit: int) -> int:
     """Lists sessions, newest change first."""
     damage: list[AgentrunError] = []
     found = sessions.rows(

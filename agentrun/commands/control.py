@@ -10,7 +10,7 @@ from agentrun.commands.execution import end_leftovers, start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
-from agentrun.lifecycle.routing import IfBusy, route
+from agentrun.lifecycle.routing import MODES, IfBusy, route
 from agentrun.lifecycle.winding_down import wind_down
 from agentrun.records.lease import Lease
 from agentrun.records.message import ANSWER, PROMPT, Message
@@ -24,6 +24,8 @@ from agentrun.store.locks import is_executor_alive, take_liveness
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
+
+__all__ = ["MODES", "Acceptance", "IfBusy", "Saying", "cancel", "said", "say", "settle"]
 
 # The lease of a canceller that winds down a dead executor's run: long enough for any grace period.
 WIND_DOWN_LEASE = 60.0
@@ -81,7 +83,7 @@ def say(target: Target, saying: Saying) -> Acceptance:
 
 
 def settle(target: Target, operation_id: str | None, approved: bool, note: str | None) -> Acceptance:
-    """Gives or refuses the approval that a run waits for. Raises ImpossibleMode if it waits for none, or for another."""
+    """Gives or refuses the approval that a run waits for. Raises ImpossibleMode if it waits for none or another."""
     run_dir = target.run()
     with writing(target.session) as writer:
         run = run_dir.current(writer)
@@ -98,7 +100,7 @@ def settle(target: Target, operation_id: str | None, approved: bool, note: str |
 def cancel(place: Place, target: Target, reason: str) -> RunView:
     """Stores the intent to stop a run, and winds it down here if its executor is gone.
 
-    Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it ended otherwise.
+    Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it had ended.
     """
     run_dir = target.run()
     with writing(target.session) as writer:
@@ -106,9 +108,7 @@ def cancel(place: Place, target: Target, reason: str) -> RunView:
         if run.is_over:
             run_dir.events.sync()
             return _already_over(run_dir, run)
-        run = inbox.request_stop(
-            writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command"
-        )
+        run = inbox.request_stop(writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command")
         lease, liveness = (None, None) if run.is_over else _take_over_if_lost(writer, run_dir)
     if lease is not None:
         _wind_down_lost(place, target, run_dir, lease)

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 # The descriptor under which a detached executor finds the lock that was taken for it.
 LIVENESS_FD = 3
 # What a tool gets to know of its run must not be taken for what belongs to another run's executor.
-_OF_A_TOOL = ("AGENTRUN_SESSION", "AGENTRUN_RUN", "AGENTRUN_OPERATION", "AGENTRUN_IDEMPOTENCY_KEY", "AGENTRUN_SCRATCH")
+_OF_A_TOOL = (
+    "AGENTRUN_SESSION",
+    "AGENTRUN_RUN",
+    "AGENTRUN_OPERATION",
+    "AGENTRUN_IDEMPOTENCY_KEY",
+    "AGENTRUN_SCRATCH",
+)
 
 
 # Seconds from SIGTERM to SIGKILL for processes that a tool left behind: the tool itself has had its own grace.

@@ -26,7 +26,11 @@ class Place(NamedTuple):
 
 
 def find_place(
-    environment: Mapping[str, str], *, root: str | None = None, account: str | None = None, config: str | None = None
+    environment: Mapping[str, str],
+    *,
+    root: str | None = None,
+    account: str | None = None,
+    config: str | None = None,
 ) -> Place:
     """The place that was named, else the one that `environment` names, else the usual one.
 

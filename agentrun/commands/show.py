@@ -47,7 +47,7 @@ def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST) -> RunD
 
 
 def told(run_dir: RunDir) -> RunView:
-    """The run, durable as it is told: an end or a number that somebody saw must not be another one after a power cut."""
+    """The run, durable as it is told: an end or a number that somebody saw must not change with a power cut."""
     view = run_dir.view()
     run_dir.events.sync_for_reading()
     return view
@@ -134,13 +134,15 @@ class Follower:
 
     def _new_messages(self) -> Iterator[Message]:
         log = self.session.messages
-        for self._messages_offset, message in log.forward(self.session.message, self._messages_offset):
+        for offset, message in log.forward(self.session.message, self._messages_offset):
+            self._messages_offset = offset
             if message.run_id == self.run_dir.run_id:
                 yield message
 
     def _new_events(self) -> Iterator[Event]:
         log = self.run_dir.events
-        for self._events_offset, event in log.forward(self.run_dir.event, self._events_offset):
+        for offset, event in log.forward(self.run_dir.event, self._events_offset):
+            self._events_offset = offset
             if event.seq >= self._since:
                 yield event
 

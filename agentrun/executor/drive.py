@@ -24,7 +24,11 @@ STUBBORN_PAUSE = 0.5
 STUBBORN_ATTEMPTS = 10
 
 # What each signal means for a run in the foreground. A detached run hands over at SIGTERM instead.
-_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "the terminal was closed (SIGHUP)"}
+_SIGNALS = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM",
+    signal.SIGHUP: "the terminal was closed (SIGHUP)",
+}
 
 
 class Job(NamedTuple):
@@ -93,7 +97,7 @@ async def _work(job: Job, stretch: StoredStretch) -> None:
         except AgentrunError:
             # The disk refuses or the tree is damaged: there is nothing to record it in.
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # An agent is foreign code: whatever it raises is the end of its run and of nothing else.
             stretch.note_failure(f"the agent failed: {type(error).__name__}: {error}")
     if not (stretch.left or stretch.fenced or stretch.run_dir.load().is_over):
@@ -153,8 +157,11 @@ async def _heed_time(stretch: StoredStretch) -> None:
 
 
 async def _keep_time(audience: Audience) -> None:
+    """Redraws what changes with time alone."""
+    due = 0.0
     while True:
-        await anyio.sleep(audience.tick())
+        await anyio.sleep(due)
+        due = audience.tick()
 
 
 def _only_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -143,9 +143,7 @@ class StoredStretch:
                     "toolName": tool_name,
                     "attempt": attempt,
                 }
-                self.run_dir.append(
-                    self.lease, writer, E.TOOL_STARTED, started, durable=self._can_write(operation_id)
-                )
+                self.run_dir.append(self.lease, writer, E.TOOL_STARTED, started, durable=self._can_write(operation_id))
         # A stop may have come while the above was synced: then nothing is dispatched.
         if run is None or self.look():
             await self._stop_here()
@@ -157,7 +155,8 @@ class StoredStretch:
         with writing(self.session) as writer:
             run = self._going_on(writer)
             if run is not None:
-                self._wait_for_user(writer, question)
+                if run.waiting_for is None:
+                    self._wait_for_user(writer, question)
                 if not self.audience.can_answer:
                     self._leave(writer, "waiting for input")
         if run is None or self.left:
@@ -179,7 +178,7 @@ class StoredStretch:
                 spent = self.executing_ms()
                 finish(writer, self.lease, self.run_dir, RunStatus.COMPLETED, report=kept, executing_ms=spent)
                 return True
-        await self._stop_here()
+        return await self._stop_here()
 
     async def fail(self, reason: str) -> NoReturn:
         """Records that the run cannot go on."""
@@ -201,7 +200,8 @@ class StoredStretch:
     def show_messages(self) -> None:
         """Tells the audience of the run's messages that it has not been told of."""
         log = self.session.messages
-        for self._shown, message in log.forward(self.session.message, self._shown):
+        for offset, message in log.forward(self.session.message, self._shown):
+            self._shown = offset
             if message.run_id == self.run_dir.run_id:
                 self.audience.message(message)
 
@@ -334,9 +334,7 @@ class StoredStretch:
             "executingMs": self.executing_ms(),
         }
         run = self.run_dir.append(self.lease, writer, E.RUN_WAITING_INPUT, payload)
-        writer.append_message(
-            run.run_id, "assistant", QUESTION, question.text, question_id=payload["questionId"]
-        )
+        writer.append_message(run.run_id, "assistant", QUESTION, question.text, question_id=payload["questionId"])
         self.run_dir.write_snapshot(writer)
 
     async def _ask_here(self, waiting: Doc) -> None:
@@ -353,7 +351,7 @@ class StoredStretch:
             self.scope.cancel()
 
     def _leave(self, writer: Writer, reason: str) -> None:
-        """Lets the run go in the same hold in which it came to wait: an answer then finds no executor, and takes over."""
+        """Lets the run go in the hold in which it came to wait: an answer then finds no executor, and takes over."""
         payload = {"reason": reason, "executingMs": self.executing_ms()}
         self.run_dir.append(self.lease, writer, E.RUN_LEASE_RELEASED, payload, durable=True)
         self.run_dir.end_lease(writer)
@@ -368,4 +366,6 @@ class StoredStretch:
         return isinstance(event, ToolRegistered) and event.effect == WRITE
 
     def _can_write(self, operation_id: str) -> bool:
-        return any(each.effect == WRITE for each in self.run_dir.seen.open_operations if each.operation_id == operation_id)
+        return any(
+            each.effect == WRITE for each in self.run_dir.seen.open_operations if each.operation_id == operation_id
+        )

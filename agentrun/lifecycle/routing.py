@@ -48,7 +48,9 @@ def route(active: RunView | None, mode: str | None, if_busy: IfBusy | None) -> s
     if active is None:
         if mode in (None, PROMPT):
             return PROMPT
-        raise ImpossibleMode(f"no run is active, so there is nothing to {_VERBS[str(mode)]}", hint="send it as a prompt")
+        raise ImpossibleMode(
+            f"no run is active, so there is nothing to {_VERBS[str(mode)]}", hint="send it as a prompt"
+        )
     if if_busy is IfBusy.STEER and mode in (None, PROMPT):
         mode = STEER
     if if_busy is not None or mode == PROMPT:

@@ -18,7 +18,9 @@ FORMAT_VERSION = 1
 # JSON has no NaN and no Infinity, but Python's parser lets them in; their names are kept as text.
 _DECODER = json.JSONDecoder(parse_constant=str)
 # Python refuses integers of more than 4,300 digits; such a number is kept as its text.
-_PATIENT_DECODER = json.JSONDecoder(parse_constant=str, parse_int=lambda digits: int(digits) if len(digits) < 4300 else digits)
+_PATIENT_DECODER = json.JSONDecoder(
+    parse_constant=str, parse_int=lambda digits: int(digits) if len(digits) < 4300 else digits
+)
 _LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _DOCUMENT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
 # Lone surrogates (a file name, an argument that is not UTF-8) have no UTF-8 form but have a JSON escape.

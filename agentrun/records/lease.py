@@ -72,5 +72,9 @@ class Lease(NamedTuple):
         if not (type(generation) is int and isinstance(owner, dict) and isinstance(expires, int | float)):
             raise ValueError("no lease: generation, owner or expiresBootSeconds is missing")
         return cls(
-            generation, Owner.from_doc(owner), str(doc.get("renewedAt")), str(doc.get("expiresAt")), float(expires)
+            generation,
+            Owner.from_doc(owner),
+            str(doc.get("renewedAt")),
+            str(doc.get("expiresAt")),
+            float(expires),
         )

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 from agentrun.records.codec import Doc, without
 
-_FIELDS = frozenset(
-    ["seq", "sessionId", "runId", "role", "mode", "text", "at", "key", "actor", "accept", "questionId"]
-)
+_FIELDS = frozenset(["seq", "sessionId", "runId", "role", "mode", "text", "at", "key", "actor", "accept", "questionId"])
 ROLES = ("user", "assistant", "system")
 
 # `mode` of a user's message is the kind of input; of the others, what the line is for.

@@ -133,8 +133,8 @@ def operation_of(event: Event) -> Operation | None:
         return None
     if event.type == E.MODEL_REQUEST_STARTED:
         return Operation(
-            operation_id, MODEL, str(payload.get("model")), turn_id=payload.get("turnId"),
-            status=OperationStatus.RUNNING, attempt=payload.get("attempt", 1), registered_at=event.at, started_at=event.at,
+            operation_id, MODEL, str(payload.get("model")), turn_id=payload.get("turnId"), status=OperationStatus.RUNNING,
+            attempt=payload.get("attempt", 1), registered_at=event.at, started_at=event.at,
         )  # fmt: skip
     if event.type == E.TOOL_REGISTERED:
         return Operation(
@@ -194,12 +194,16 @@ def _settled(operation: Operation, event: Event) -> Operation:
         changes["result"] = payload["result"]
     if operation.is_open:
         # An operation that lost its executor: the finding is its outcome.
-        changes |= {"error": payload.get("error", operation.error), "may_have_effects": payload.get("mayHaveEffects") is True}
+        changes |= {
+            "error": payload.get("error", operation.error),
+            "may_have_effects": payload.get("mayHaveEffects") is True,
+        }
         return operation._replace(status=OperationStatus(payload["status"]), settled=certain, **changes)
     return operation._moved(payload.get("status"), settled=certain or operation.settled, **changes)
 
 
 _CHANGES: dict[str, Callable[[Operation, Event], Operation]] = {
+    E.MODEL_REQUEST_STARTED: _started,
     E.TOOL_STARTED: _started,
     E.TOOL_REMOTE_ID: _remote_id,
     E.TOOL_FINISHED: _finished,

@@ -29,7 +29,7 @@ class Run(NamedTuple):
     """A run. Lists of operations hold what is open or unresolved, never what is done: the fold stays small.
 
     `applied_seq` is the last event that it contains. `waiting_for` is the question that is open, or None.
-    `attempts` counts the leases taken, durably before each stretch starts.
+    `attempts` counts how often its execution was begun or taken over, durably before each time.
     """
 
     session_id: str
@@ -329,9 +329,7 @@ def _operation_usage(run: Run, event: Event) -> Doc:
             return _counted(run.usage, toolCalls=int(first), retries=int(not first))
         case E.MODEL_REQUEST_FINISHED:
             usage: Any = payload.get("usage") or {}
-            return _counted(
-                run.usage, inputTokens=usage.get("inputTokens"), outputTokens=usage.get("outputTokens")
-            )
+            return _counted(run.usage, inputTokens=usage.get("inputTokens"), outputTokens=usage.get("outputTokens"))
         case _:
             return run.usage
 
@@ -356,6 +354,4 @@ _CHANGES: dict[str, Callable[[Run, Event], Run]] = {
     E.OPERATION_LATE_RESULT: _operation,
 }
 
-_FIELDS = frozenset(
-    Run("", "", "", RunStatus.QUEUED).to_doc()
-)
+_FIELDS = frozenset(Run("", "", "", RunStatus.QUEUED).to_doc())

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
 
 _FIELDS = frozenset(
-    "formatVersion sessionId accountId title agent archived workingDirectory remoteIds forkedFrom "
-    "createdAt updatedAt revision".split()
+    ("formatVersion", "sessionId", "accountId", "title", "agent", "archived")
+    + ("workingDirectory", "remoteIds", "forkedFrom", "createdAt", "updatedAt", "revision")
 )
 
 

@@ -170,9 +170,7 @@ def _status_row(run: Run, told: Told, screen: Screen, now: float) -> str:
     begun = moment(run.started_at) if told.is_going_on else None
     words = [say(told.turn_id or "", screen), running_time(now - begun) if begun is not None else ""]
     more = "".join(f"  {word}" for word in words if word)
-    return line(
-        [*run_status(RunView(run, run.status, "alive"), screen), Span(more, Style.DIM)], screen, screen.width
-    )
+    return line([*run_status(RunView(run, run.status, "alive"), screen), Span(more, Style.DIM)], screen, screen.width)
 
 
 def _operation_rows(operations: list[Operation], screen: Screen, now: float) -> list[str]:

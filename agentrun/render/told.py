@@ -114,9 +114,7 @@ class Told:
         run = detail.view.run
         lines.append(run_head(detail.view, screen, now))
         if run.reason:
-            lines.append(
-                f"  reason: {excerpt(run.reason, max(screen.width - 10, 1), unicode=screen.unicode)}"
-            )
+            lines.append(f"  reason: {excerpt(run.reason, max(screen.width - 10, 1), unicode=screen.unicode)}")
         return lines + hints.attention(detail.view, screen, now)
 
     def _fold(self, event: Event) -> Operation | None:

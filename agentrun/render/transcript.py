@@ -161,9 +161,7 @@ def _is_told_elsewhere(message: Message, detail: RunDetail) -> bool:
     return bool(run.waiting_for) and message.question_id == (run.waiting_for or {}).get("questionId")
 
 
-def _place(
-    message: Message, state: InputState | None, detail: RunDetail, turns: dict[str | None, int]
-) -> int:
+def _place(message: Message, state: InputState | None, detail: RunDetail, turns: dict[str | None, int]) -> int:
     """The index of the operation that `message` stands before; `turns` has those of each turn's first."""
     answer = _answer_to(message, detail) if message.mode == QUESTION_MODE else state
     if answer is not None and answer.state == "delivered" and answer.turn_id:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 
-from agentrun.ids import checked_id
 from agentrun.errors import Denied
+from agentrun.ids import checked_id
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Owner
 

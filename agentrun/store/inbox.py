@@ -22,7 +22,7 @@ from agentrun.store.writer import Writer
 
 
 class Input(NamedTuple):
-    """What somebody says: `key` makes repeating it harmless, `actor` is `{user host pid}`, `note` explains an approval."""
+    """What somebody says: `key` makes repeating it harmless, `actor` is `{user host pid}`, `note` says why."""
 
     text: str
     actor: Doc
@@ -75,7 +75,7 @@ def check_last_seq(writer: Writer, expected: int | None) -> None:
     if last != expected:
         raise SeqDiffers(
             f"the last message of {writer.session.session_id} is {last}, not {expected}",
-            hint=f"see what came in between: agentrun show {writer.session.session_id} --messages --since {expected + 1}",
+            hint=f"see what came: agentrun show {writer.session.session_id} --messages --since {expected + 1}",
             session_id=writer.session.session_id,
         )
 

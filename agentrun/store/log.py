@@ -133,7 +133,7 @@ class Log:
                 yield record
 
     def offset_of(self, seq: int) -> int:
-        """Where to read `forward` from to get every record numbered `seq` or more: found by halving, without an index."""
+        """Where to read `forward` from to get every record numbered `seq` or more; found by halving, no index."""
         fd = self._open_for_reading()
         if fd is None:
             return 0

@@ -27,8 +27,8 @@ from agentrun.store.locks import is_executor_alive
 from agentrun.store.log import Log
 
 if TYPE_CHECKING:
-    from agentrun.store.writer import Writer
     from agentrun.store.sessions import SessionDir
+    from agentrun.store.writer import Writer
 
 E = EventType
 
@@ -92,7 +92,11 @@ class RunDir:
             run = Run.from_doc(decode(data)) if data else None
         except ValueError:
             return None
-        if run and (run.account_id, run.session_id, run.run_id) != (self.account, self.session_id, self.run_id):
+        if run and (run.account_id, run.session_id, run.run_id) != (
+            self.account,
+            self.session_id,
+            self.run_id,
+        ):
             return None
         return run
 
@@ -116,7 +120,11 @@ class RunDir:
             run = self.load()
             executor = self.executor_of(run)
         status = run.status
-        if executor == "lost" and status in (RunStatus.RUNNING, RunStatus.COMPACTING, RunStatus.WAITING_INPUT):
+        if executor == "lost" and status in (
+            RunStatus.RUNNING,
+            RunStatus.COMPACTING,
+            RunStatus.WAITING_INPUT,
+        ):
             status = RunStatus.RECONCILING
         return RunView(run, status, executor, stop_asked=self.stop_is_asked(run), overdue=_is_overdue(run))
 
@@ -203,13 +211,17 @@ class RunDir:
         """
         run = self.current(writer)
         self.directory.ensure(layout.SCRATCH)
-        for directory in (self.directory, writer.session.directory.open(layout.RUNS), writer.session.directory):
+        for directory in (
+            self.directory,
+            writer.session.directory.open(layout.RUNS),
+            writer.session.directory,
+        ):
             directory.sync()
         lease = _new_lease(run.generation + 1, this_process(), lease_seconds)
         payload: Doc = {
             "owner": lease.owner.to_doc(),
             "previousGeneration": run.generation,
-            "attempt": run.attempts + 1,
+            "attempt": _attempt(run),
             "expiresAt": lease.expires_at,
         }
         run = self._append(E.RUN_LEASE_ACQUIRED, payload, generation=lease.generation)
@@ -319,7 +331,12 @@ class RunDir:
         found = self.directory.stat(layout.CANCEL)
         assert found is not None  # it was there a moment ago, and only its run's end makes it meaningless
         actor = {"user": _user_name(found.st_uid), "host": os.uname().nodename, "pid": None}
-        payload = {"actor": actor, "reason": "asked by the cancel file", "intent": "cancel", "via": "sentinel"}
+        payload = {
+            "actor": actor,
+            "reason": "asked by the cancel file",
+            "intent": "cancel",
+            "via": "sentinel",
+        }
         self._append(E.RUN_CANCEL_REQUESTED, payload)
 
     def _write_lease(self, lease: Lease) -> None:
@@ -334,6 +351,12 @@ class RunDir:
             raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error
 
 
+def _attempt(run: Run) -> int:
+    """The number of the attempt that a claim begins: going on after an answer is part of the one before."""
+    answered = run.status is RunStatus.RUNNING and run.lease_owner is None
+    return run.attempts if answered else run.attempts + 1
+
+
 def remaining_deadline(run: Run, timeout: float | None) -> str | None:
     """When the executing time of `run` will be used up if it goes on from now; None without a limit."""
     if timeout is None:
@@ -344,7 +367,11 @@ def remaining_deadline(run: Run, timeout: float | None) -> str | None:
 def _new_lease(generation: int, owner: Owner, seconds: float) -> Lease:
     now = clock.wall_seconds()
     return Lease(
-        generation, owner, clock.timestamp(now), clock.timestamp(now + seconds), clock.boot_seconds() + seconds
+        generation,
+        owner,
+        clock.timestamp(now),
+        clock.timestamp(now + seconds),
+        clock.boot_seconds() + seconds,
     )
 
 

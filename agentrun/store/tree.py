@@ -23,7 +23,7 @@ LAST = "@last"
 
 
 class Tree:
-    """The sessions of `account` (default: the effective user's) under `root`. Nothing is made until something is stored."""
+    """The sessions of `account` (default: the effective user's) under `root`. Nothing is made before it is needed."""
 
     def __init__(self, root: str, account: str | None = None) -> None:
         self.root = root
@@ -37,7 +37,8 @@ class Tree:
         name = ids.checked_id(session_id, "session") if session_id else ids.new_session_id()
         now = clock.timestamp()
         session = Session(
-            name, self.account, title, agent, False, working_directory, {}, None, created_at=now, updated_at=now, revision=1
+            name, self.account, title, agent, False, working_directory, {}, None,
+            created_at=now, updated_at=now, revision=1,
         )  # fmt: skip
         sessions = self._make_sessions()
         # The hint comes first: a session that the list does not know would be lost to the eye.

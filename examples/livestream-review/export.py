@@ -75,9 +75,7 @@ def _announce(remote_id: str) -> None:
     try:
         os.write(REMOTE_ID_FD, line.encode())
     except OSError:
-        print(
-            f"started by hand, nobody listens on descriptor {REMOTE_ID_FD}: {line}", end="", file=sys.stderr
-        )
+        print(f"started by hand, nobody listens on descriptor {REMOTE_ID_FD}: {line}", end="", file=sys.stderr)
 
 
 def _submit(remote_id: str, sql: str, rows: int) -> dict[str, Any]:

@@ -188,13 +188,11 @@ class Play:
 
     def _say_what_to_try(self) -> None:
         directory = self._directory()
-        operation = self._recorded("run-3").operation_of("export_rows")
         say("All as told. To look further, with the two exports from the top:")
-        print(f"agentrun show {self._session}/run-1 --timeline")
+        print(f"agentrun show {self._session}/run-1")
         print(f"agentrun show {self._session}/run-3 --operations")
         print(f"jq -c '[.seq, .type, .payload.operationId]' {directory}/runs/run-1/operations.jsonl")
         print(f"cat {HERE}/exports/*.json   # what the warehouse knows about the export")
-        print(f"agentrun reconcile {self._session}/run-3 {operation} --as succeeded --note 'saw the file'")
 
     def _recorded(self, run: str) -> RecordedRun:
         return RecordedRun(self._watcher.show(f"{self._session}/{run}"))

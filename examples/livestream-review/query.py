@@ -49,9 +49,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run one read-only SQL query; arguments as JSON on stdin.")
     parser.add_argument("--tables", nargs="+", choices=sorted(TABLES), required=True)
-    parser.add_argument(
-        "--loading-once", action="store_true", help="exit 75 on the first attempt of each run"
-    )
+    parser.add_argument("--loading-once", action="store_true", help="exit 75 on the first attempt of each run")
     return parser.parse_args()
 
 

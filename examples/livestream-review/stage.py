@@ -190,9 +190,7 @@ class Watcher:
             time.sleep(WATCH_AGAIN_SECONDS)
         raise NotAsTold(f"not within {PATIENCE_SECONDS:.0f} s: {told}")
 
-    def _follow(
-        self, run: str, happened: Callable[[list[Event]], bool], give_up: float
-    ) -> tuple[list[Event], int]:
+    def _follow(self, run: str, happened: Callable[[list[Event]], bool], give_up: float) -> tuple[list[Event], int]:
         command = [*agentrun(), "show", run, "-f", "--json", "--since", "0"]
         events: list[Event] = []
         with subprocess.Popen(

@@ -118,9 +118,7 @@ def test_the_tool_holds_four_descriptors_and_no_other(mark: Mark) -> None:
     assert outcome.stdout.read().split() == [b"0", b"1", b"2", b"3", b"4"]
 
 
-@pytest.mark.parametrize(
-    "held", [[], [3], [3, 4], [3, 4, 5, 6, 7, 8]], ids=lambda held: f"{len(held)} in use"
-)
+@pytest.mark.parametrize("held", [[], [3], [3, 4], [3, 4, 5, 6, 7, 8]], ids=lambda held: f"{len(held)} in use")
 def test_lines_come_whatever_number_our_own_descriptors_have(held: list[int], mark: Mark) -> None:
     """In a process of its own: there the low numbers are free."""
     program = f"""

@@ -49,9 +49,7 @@ class Story:
 
     def accepted(self, text: str = "analyse why revenue dropped") -> Story:
         message = self.message("user", "prompt", text)
-        self.event(
-            "run.accepted", messageSeq=message.seq, inputMode="prompt", agent="analyst", accountId="ann"
-        )
+        self.event("run.accepted", messageSeq=message.seq, inputMode="prompt", agent="analyst", accountId="ann")
         return self
 
     def started(self, text: str = "analyse why revenue dropped") -> Story:
@@ -65,9 +63,7 @@ class Story:
         self.event("input.delivered", after=0, messageSeqs=[seq], mode="steer", turnId=turn)
 
     def asks_model(self, number: int, turn: str) -> None:
-        self.event(
-            "model.request.started", operationId=f"op-{number}", turnId=turn, model="scripted", attempt=1
-        )
+        self.event("model.request.started", operationId=f"op-{number}", turnId=turn, model="scripted", attempt=1)
 
     def model_says(self, number: int, text: str, *, calls: bool = False, **more: Any) -> None:
         payload = {

@@ -42,9 +42,7 @@ def test_the_record_stays_and_nothing_is_there_twice(review: Any, watching: Call
 
 
 @pytest.mark.parametrize("rows", [2, 5, 24])
-def test_scrolling_away_loses_and_doubles_nothing(
-    review: Any, rows: int, watching: Callable[..., Any]
-) -> None:
+def test_scrolling_away_loses_and_doubles_nothing(review: Any, rows: int, watching: Callable[..., Any]) -> None:
     watch = watching(rows=rows, now=review.now)
     for _ in range(2):  # what is seen again changes nothing
         watch.tell(review)
@@ -124,9 +122,7 @@ def test_a_reply_that_is_not_the_report_after_all_is_told(
     ]
 
 
-def test_an_open_question_is_shown_then_told_once(
-    story: Callable[..., Any], watching: Callable[..., Any]
-) -> None:
+def test_an_open_question_is_shown_then_told_once(story: Callable[..., Any], watching: Callable[..., Any]) -> None:
     run = story().started()
     run.message("assistant", "question", "Which?", question_id="q-1")
     run.event("run.waiting_input", questionId="q-1", kind="question", text="Which?")
@@ -155,9 +151,7 @@ def test_an_open_question_is_shown_then_told_once(
     ]
 
 
-def test_a_waiting_run_ends_the_view_with_what_to_type(
-    story: Callable[..., Any], watching: Callable[..., Any]
-) -> None:
+def test_a_waiting_run_ends_the_view_with_what_to_type(story: Callable[..., Any], watching: Callable[..., Any]) -> None:
     run = story().started()
     run.event("run.waiting_input", questionId="q-1", kind="question", text="Which?")
     watch = watching(now=run.now)
@@ -300,9 +294,7 @@ def test_what_is_stored_cannot_drive_the_terminal(
     run.event("run.waiting_input", questionId="q", kind="question", text=hostile)
     watch.tell(run)
     watch.tick(1)
-    run.event(
-        "run.cancel_requested", actor={"user": hostile, "host": hostile}, reason=hostile, intent="cancel"
-    )
+    run.event("run.cancel_requested", actor={"user": hostile, "host": hostile}, reason=hostile, intent="cancel")
     run.tool_ends(1, "failed", error=hostile, result=hostile)
     run.finished("cancelled", hostile)
     watch.tell(run)

@@ -23,9 +23,7 @@ def test_nothing_is_written_while_nothing_changes(busy: Any, watching: Callable[
     assert len(watch.terminal.sent) == writes + 1
 
 
-def test_streaming_draws_ten_times_a_second_at_most(
-    story: Callable[..., Any], watching: Callable[..., Any]
-) -> None:
+def test_streaming_draws_ten_times_a_second_at_most(story: Callable[..., Any], watching: Callable[..., Any]) -> None:
     run = story().started()
     run.asks_model(1, "turn-1")
     watch = watching(now=run.now)
@@ -90,9 +88,7 @@ def test_a_clock_that_is_set_back_stops_nothing(busy: Any, watching: Callable[..
     assert (watch.live.next_tick() or 0) <= 1
 
 
-def test_a_backlog_between_pause_and_resume_costs_one_drawing(
-    review: Any, watching: Callable[..., Any]
-) -> None:
+def test_a_backlog_between_pause_and_resume_costs_one_drawing(review: Any, watching: Callable[..., Any]) -> None:
     watch = watching(now=review.now)
     watch.live.pause()
     writes = len(watch.terminal.sent)

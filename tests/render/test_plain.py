@@ -118,9 +118,7 @@ def test_an_approval_stands_where_it_was_asked(story: Callable[..., Any], plain_
 
 
 def test_a_lost_run_says_so_and_what_to_type(story: Callable[..., Any], plain_screen: Screen) -> None:
-    view = (
-        story().started().view(executor="lost", status=RunStatus.RECONCILING, overdue=True, stop_asked=True)
-    )
+    view = story().started().view(executor="lost", status=RunStatus.RECONCILING, overdue=True, stop_asked=True)
     assert plain.attention_text(view, plain_screen) == (
         "! its executor is gone: nothing drives this run\n"
         "  end it with: agentrun cancel session-0r5k/run-1\n"
@@ -165,9 +163,7 @@ def test_rows_are_aligned(story: Callable[..., Any], review: Any, plain_screen: 
     )
 
 
-def test_rows_on_a_narrow_screen_keep_their_ids_whole(
-    review: Any, plain_screen: Screen, start: float
-) -> None:
+def test_rows_on_a_narrow_screen_keep_their_ids_whole(review: Any, plain_screen: Screen, start: float) -> None:
     assert plain.rows_text([review.row()], plain_screen._replace(width=20), start) == (
         "session-0r5k\n  ✓ completed  now…\n"
     )
@@ -177,9 +173,7 @@ def test_rows_on_a_narrow_screen_keep_their_ids_whole(
 def test_accepted(plain_screen: Screen) -> None:
     accepted = Accepted("session-0r5k", "run-2", 9, "follow-up", RunStatus.RUNNING)
     assert plain.accepted_line(accepted) == "session-0r5k/run-2 9 follow-up\n"
-    assert plain.accepted_text(accepted, plain_screen) == (
-        "accepted as follow-up #9 of session-0r5k/run-2 (running)\n"
-    )
+    assert plain.accepted_text(accepted, plain_screen) == ("accepted as follow-up #9 of session-0r5k/run-2 (running)\n")
     assert plain.hints_after_accept(accepted, plain_screen) == (
         "  watch it with: agentrun show -f session-0r5k/run-2\n"
         '  steer it with: agentrun steer session-0r5k/run-2 "..."\n'
@@ -192,8 +186,7 @@ def test_how_to_go_on(review: Any, story: Callable[..., Any], plain_screen: Scre
         '  go on with: agentrun send session-0r5k "..."\n  look back with: agentrun show session-0r5k/run-1\n'
     )
     assert plain.hints_after_send(story().started().view(), plain_screen) == (
-        "  watch it with: agentrun show -f session-0r5k/run-1\n"
-        "  stop it with: agentrun cancel session-0r5k/run-1\n"
+        "  watch it with: agentrun show -f session-0r5k/run-1\n  stop it with: agentrun cancel session-0r5k/run-1\n"
     )
 
 
@@ -205,9 +198,7 @@ def test_errors(plain_screen: Screen) -> None:
     assert plain.error_text(Ambiguous("two match", ["s-1", "s-2"]), plain_screen) == (
         "agentrun: two match\n  s-1\n  s-2\n"
     )
-    assert plain.error_text(ConfigError("no\nagent \x1b[2J"), plain_screen) == (
-        "agentrun: no\\nagent \\x1b[2J\n"
-    )
+    assert plain.error_text(ConfigError("no\nagent \x1b[2J"), plain_screen) == ("agentrun: no\\nagent \\x1b[2J\n")
 
 
 # What holds for every form.
@@ -225,9 +216,7 @@ def every_text(story: Callable[..., Any], screen: Screen, hostile: str) -> list[
     run.message("system", "compact", hostile)
     run.event("run.waiting_input", questionId="q", kind="question", text=hostile, deadline=hostile)
     waiting = run.detail(report=hostile)
-    run.event(
-        "run.cancel_requested", actor={"user": hostile, "host": hostile}, reason=hostile, intent="cancel"
-    )
+    run.event("run.cancel_requested", actor={"user": hostile, "host": hostile}, reason=hostile, intent="cancel")
     run.finished("cancelled", hostile)
     over: RunDetail = run.detail(report=hostile)
     accepted = Accepted(f"s{hostile}", f"run{hostile}", 1, hostile, RunStatus.QUEUED)
@@ -249,9 +238,7 @@ def every_text(story: Callable[..., Any], screen: Screen, hostile: str) -> list[
 @given(hostile=st.text(st.characters(), max_size=20), width=st.integers(20, 200), colour=st.booleans())
 @example(hostile="\x1b]0;title\x07\x1b[2J\x9b31m\r\x08\x7f", width=20, colour=True)
 @example(hostile="\u202egnp.exe\u2066\u200b\u200d\u2028\x85\ufeff\U000e0041\udc80", width=80, colour=False)
-def test_no_form_sends_what_is_stored(
-    story: Callable[..., Any], hostile: str, width: int, colour: bool
-) -> None:
+def test_no_form_sends_what_is_stored(story: Callable[..., Any], hostile: str, width: int, colour: bool) -> None:
     screen = Screen(width=width, colour=colour, unicode=True, interactive=False)
     for text in every_text(story, screen, hostile):
         bare = SGR.sub("", text) if colour else text
@@ -301,7 +288,5 @@ def test_plain_and_json_load_nothing_heavy() -> None:
         "import sys, agentrun.render.plain, agentrun.render.json\n"
         "print(*{'rich', 'dataclasses', 'anyio', 'asyncio', 'inspect'} & set(sys.modules))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout == "\n"

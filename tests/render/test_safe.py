@@ -13,9 +13,7 @@ from agentrun.render.safe import columns_of, cut, escaped_in_json, excerpt, padd
 
 FAMILY = "👨\u200d👩\u200d👧"
 # Default_Ignorable_Code_Point of Unicode (DerivedCoreProperties.txt) that are not of category Cf.
-IGNORABLE = (
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2065\u3164\ufe00\ufe0f\uffa0\ufff0\U000e0100"
-)
+IGNORABLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2065\u3164\ufe00\ufe0f\uffa0\ufff0\U000e0100"
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 

@@ -69,9 +69,7 @@ async def end_marked(
     return await end_tree(_marked(marker, spare), grace, anyio.sleep)
 
 
-def end_marked_now(
-    marker: Mapping[str, str], *, grace: float, spare: Collection[int] = frozenset()
-) -> list[Survivor]:
+def end_marked_now(marker: Mapping[str, str], *, grace: float, spare: Collection[int] = frozenset()) -> list[Survivor]:
     """`end_marked` for callers without an event loop."""
     tree = _marked(marker, spare)
     for seconds in tree.ending(grace):
@@ -380,9 +378,7 @@ def _ancestors(procs: Mapping[int, Proc], pid: int) -> set[int]:
     return found
 
 
-def _below(
-    procs: Mapping[int, Proc], roots: Iterable[int], without: Collection[int] = frozenset()
-) -> set[int]:
+def _below(procs: Mapping[int, Proc], roots: Iterable[int], without: Collection[int] = frozenset()) -> set[int]:
     """The roots and all below them, except `without` and what is reached through these alone."""
     children: dict[int, list[int]] = defaultdict(list)
     for one in procs.values():

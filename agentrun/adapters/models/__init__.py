@@ -1,0 +1,1 @@
+"""Models that the loop can be driven by."""

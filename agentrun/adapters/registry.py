@@ -1,0 +1,64 @@
+"""Makes an agent of what the configuration says: the one place that knows all adapters.
+
+What is configured but cannot be driven by this version is refused in words, never passed over: a run that
+ignored a check or a limit would promise what nobody keeps. Three keys of a tool are accepted although
+nothing here acts on them, because they are declarations about the world outside: `resource` is recorded with
+each call, and `probe` and `cancel` are what whoever reconciles a call later runs. The key settings of a
+model (`base_url`, `api_key_*`) mean nothing to a scripted one, and are left for the day when another model
+stands in its place.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+from agentrun.adapters.models.scripted import load_script
+from agentrun.adapters.surroundings import Surroundings
+from agentrun.adapters.tools.command import CommandTool
+from agentrun.agent.loop import LoopAgent
+from agentrun.agent.protocols import Agent, Limits, Model, Tool
+from agentrun.config import MCP_PREFIX, AgentConfig, Config
+from agentrun.errors import ConfigError
+
+__all__ = ["Surroundings", "build_agent"]
+
+SCRIPTED = "scripted:"
+# What the configuration may name, and what this version can drive.
+_MODELS = ("openai:NAME", "anthropic:NAME", "scripted:FILE", "local")
+
+
+def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
+    """The agent that `agent` describes, for the run that `surroundings` names.
+
+    Raises ConfigError for what this version cannot drive, and for a script that is none.
+    """
+    if agent.kind != "loop":
+        _refuse(agent, f'agents of kind "{agent.kind}"', 'agents of kind "loop"')
+    if agent.checks:
+        _refuse(agent, "checks of reports", "agents without checks")
+    if agent.compact_above_tokens is not None:
+        _refuse(agent, "compact_above_tokens", "agents that keep their whole history in view")
+    limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens)
+    tools = [_tool(config, agent, name, surroundings) for name in agent.tools]
+    return LoopAgent(_model(config, agent), tools, limits, agent.system)
+
+
+def _model(config: Config, agent: AgentConfig) -> Model:
+    model = agent.model or ""
+    if model.startswith(SCRIPTED):
+        return load_script(os.path.join(config.directory, model.removeprefix(SCRIPTED)))
+    if model == "local" or model.startswith(("openai:", "anthropic:")):
+        _refuse(agent, f"the model {model!r}", "scripted models (scripted:FILE)")
+    raise ConfigError(f"agent {agent.name!r}: {model!r} is no model; write {', '.join(_MODELS)}")
+
+
+def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundings) -> Tool:
+    if name.startswith(MCP_PREFIX):
+        _refuse(agent, f"the tools of {name!r}", "tools that are commands ([tools.NAME])")
+    secrets = {each.api_key_env for each in config.agents.values() if each.api_key_env}
+    return CommandTool(config.tool(name), surroundings, directory=config.directory, secrets=secrets)
+
+
+def _refuse(agent: AgentConfig, what: str, instead: str) -> NoReturn:
+    raise ConfigError(f"agent {agent.name!r}: this version of agentrun cannot drive {what} yet, only {instead}")

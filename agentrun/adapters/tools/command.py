@@ -1,0 +1,192 @@
+"""A tool that is a command: arguments as JSON on its stdin, the result on its stdout.
+
+Exit 0 is a success and 75 a failure for now; every other end is a failure, and the end of stderr says why. A
+line `{"remoteId": "..."}` on file descriptor 3 is passed on at once. Whatever the command does - floods its
+output, leaves a child behind, speaks nonsense on descriptor 3, cannot be started - the outcome says so and
+nothing raises.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable, Collection
+
+from agentrun.adapters.process import CannotStart, Outcome, run_process
+from agentrun.adapters.surroundings import Surroundings
+from agentrun.agent.protocols import Invocation, ToolOutcome, ToolSpec
+from agentrun.config import ToolConfig
+from agentrun.records.codec import decode, encode_line
+from agentrun.records.operation import WRITE
+from agentrun.states import OperationStatus as Status
+
+# EX_TEMPFAIL of sysexits.h.
+FAILED_FOR_NOW = 75
+# Bytes of stdout that are kept. More than this is a file, which a tool can name instead of printing it.
+MAX_OUTPUT = 64 * 1024 * 1024
+# Characters of stderr that go into the outcome's error: its end, for that is where programs say why they
+# ended.
+STDERR_SHOWN = 2000
+
+
+class CommandTool:
+    """The tool that `config` describes. It runs in `directory`, without the variables named in `secrets`."""
+
+    def __init__(
+        self, config: ToolConfig, surroundings: Surroundings, *, directory: str, secrets: Collection[str]
+    ) -> None:
+        self._config = config
+        self._surroundings = surroundings
+        self._directory = directory
+        self._secrets = secrets
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a model is told of it, and what the loop keeps to."""
+        config = self._config
+        return ToolSpec(
+            name=config.name,
+            description=config.description,
+            parameters=dict(config.parameters),
+            effect=config.effect,
+            approve=config.approve,
+            resource=config.resource,
+            timeout=config.timeout,
+            retries=config.retries,
+        )
+
+    async def call(
+        self,
+        invocation: Invocation,
+        on_remote_id: Callable[[str], Awaitable[None]],
+        on_stopped: Callable[[ToolOutcome], None],
+    ) -> ToolOutcome:
+        """Runs the command once. If it is stopped, `on_stopped` hears of it after its last process ended."""
+        lines = _RemoteIdLines(on_remote_id)
+        started: list[int] = []
+        ended: list[Outcome] = []
+        try:
+            outcome = await self._run(invocation, lines, started.append, ended.append)
+        except CannotStart as error:
+            return ToolOutcome(Status.FAILED, error=str(error))
+        except BaseException:
+            on_stopped(self._stopped(bool(started), ended[0] if ended else None, lines))
+            raise
+        return self._outcome(outcome, lines)
+
+    async def _run(
+        self,
+        invocation: Invocation,
+        lines: _RemoteIdLines,
+        on_started: Callable[[int], None],
+        on_interrupted: Callable[[Outcome], None],
+    ) -> Outcome:
+        operation_id = invocation.operation_id
+        return await run_process(
+            self._config.argv,
+            cwd=self._directory,
+            env=self._surroundings.environment_for(operation_id, invocation.idempotency_key, self._secrets),
+            marker=self._surroundings.marker(operation_id),
+            stdin=encode_line(invocation.arguments),
+            timeout=self._config.timeout,
+            grace=self._config.grace,
+            max_output=MAX_OUTPUT,
+            on_started=on_started,
+            on_line=lines.take,
+            on_interrupted=on_interrupted,
+        )
+
+    def _outcome(self, outcome: Outcome, lines: _RemoteIdLines) -> ToolOutcome:
+        note = _note(outcome, lines)
+        output = outcome.stdout
+        if outcome.timed_out:
+            return ToolOutcome(
+                Status.TIMED_OUT,
+                output,
+                error=_with_stderr(f"it did not end within {self._config.timeout:g} s", outcome),
+                may_have_effects=self._writes,
+                retryable=not self._writes,
+                note=note,
+            )
+        if outcome.exit_code == 0:
+            return ToolOutcome(Status.SUCCEEDED, output, note=note)
+        return ToolOutcome(
+            Status.FAILED,
+            output,
+            error=_with_stderr(_ending(outcome), outcome),
+            # What was killed from outside had no chance to say how far it had come.
+            may_have_effects=self._writes and outcome.exit_code is None,
+            retryable=outcome.exit_code == FAILED_FOR_NOW,
+            note=note,
+        )
+
+    def _stopped(self, started: bool, outcome: Outcome | None, lines: _RemoteIdLines) -> ToolOutcome:
+        return ToolOutcome(
+            Status.CANCELLED,
+            outcome.stdout if outcome else b"",
+            may_have_effects=started and self._writes,
+            note=_note(outcome, lines) if outcome else None,
+        )
+
+    @property
+    def _writes(self) -> bool:
+        return self._config.effect == WRITE
+
+
+class _RemoteIdLines:
+    """The lines of descriptor 3. What is no id is counted and left out."""
+
+    def __init__(self, on_remote_id: Callable[[str], Awaitable[None]]) -> None:
+        self.ignored = 0
+        self._on_remote_id = on_remote_id
+        self._last: str | None = None
+
+    async def take(self, line: bytes) -> None:
+        remote_id = _remote_id(line)
+        if remote_id is None:
+            self.ignored += bool(line.strip())
+        elif remote_id != self._last:
+            self._last = remote_id
+            await self._on_remote_id(remote_id)
+
+
+def _remote_id(line: bytes) -> str | None:
+    try:
+        value = decode(line).get("remoteId")
+    except ValueError:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return str(value) or None
+
+
+def _ending(outcome: Outcome) -> str:
+    if outcome.exit_code is not None:
+        return f"exit {outcome.exit_code}"
+    if outcome.signal is None:
+        return "it did not end"
+    try:
+        return f"ended by {signal.Signals(outcome.signal).name}"
+    except ValueError:
+        return f"ended by signal {outcome.signal}"
+
+
+def _with_stderr(ending: str, outcome: Outcome) -> str:
+    text = outcome.stderr.decode("utf-8", "replace").strip()
+    if not text:
+        return ending
+    cut = "... " if len(text) > STDERR_SHOWN or outcome.stderr_total > len(outcome.stderr) else ""
+    return f"{ending}: {cut}{text[-STDERR_SHOWN:]}"
+
+
+def _note(outcome: Outcome, lines: _RemoteIdLines) -> str | None:
+    notes = []
+    if outcome.stdout_cut:
+        notes.append(f"only the first {outcome.stdout_kept} of {outcome.stdout_total} bytes of output were kept")
+    if outcome.output_open:
+        notes.append("another process still held the output open when the command had ended")
+    if lines.ignored:
+        notes.append(f'{lines.ignored} lines on descriptor 3 were no {{"remoteId": ...}} and were ignored')
+    if outcome.survivors:
+        alive = ", ".join(f"{each.pid} ({each.command})" for each in outcome.survivors)
+        notes.append(f"these processes could not be ended: {alive}")
+    return "; ".join(notes) or None

@@ -1,0 +1,185 @@
+"""Chooses what the model sees, and says it so that it is true and that every model takes it.
+
+At whatever point a run was interrupted, the messages made here are valid: each call in an assistant's message
+is followed by exactly one result, which says what really became of the call. What failed is never shown as a
+result, and what nobody knows is shown as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from agentrun.agent.protocols import (
+    ChatMessage,
+    Conversation,
+    ModelReply,
+    ModelRequest,
+    StopReason,
+    ToolCall,
+    ToolSpec,
+)
+from agentrun.agent.transcript import Reply, Transcript, Turn
+from agentrun.records.codec import Doc
+from agentrun.records.message import Message
+from agentrun.records.operation import READ, Operation
+from agentrun.states import OperationStatus as Status
+
+NOT_A_RESULT = "This is not a result: do not take it for zero, nor for nothing found."
+NOT_STARTED = "The call was not started"
+NOBODY_KNOWS = (
+    "Nobody knows whether it happened; do not assume either. Do not repeat it unless the user says so, "
+    "and name it as unresolved in the report."
+)
+MAY_HAVE_EFFECTS = "it may have had effects; do not assume either"
+
+
+class Source(Protocol):
+    """Where the context comes from; a `Stretch` is one."""
+
+    @property
+    def conversation(self) -> Conversation:
+        """What came before this run."""
+
+    def input(self, message_seq: int) -> Message:
+        """The message of an input that was delivered."""
+
+
+def build_request(system: str, tools: Sequence[ToolSpec], source: Source, transcript: Transcript) -> ModelRequest:
+    """The request that a model gets next."""
+    messages = [*_earlier(source.conversation), *_reports(source.conversation)]
+    for turn in transcript.turns:
+        messages += _inputs(turn, source)
+        messages += _reply_and_results(turn)
+    replies = [_model_reply(turn.reply) for turn in transcript.turns if turn.reply]
+    return ModelRequest(
+        system=system,
+        messages=tuple(messages),
+        tools=tuple(tools),
+        last_input=_last_input(transcript, source),
+        replies=tuple(replies),
+        results=_results(transcript),
+    )
+
+
+def outcome_text(call: Operation, note: str | None = None) -> str:
+    """What the model is told of a call: its result, or the truth about why there is none."""
+    output = call.result or ""
+    parts = [output or "(It printed nothing.)"] if call.status is Status.SUCCEEDED else [_what_happened(call)]
+    if call.status is not Status.SUCCEEDED and output:
+        parts.append(f"What it printed until then:\n{output}")
+    if note:
+        parts.append(f"({note})")
+    return "\n\n".join(parts)
+
+
+def _what_happened(call: Operation) -> str:
+    why = f": {call.error}" if call.error else ""
+    effects = f" {MAY_HAVE_EFFECTS[0].upper()}{MAY_HAVE_EFFECTS[1:]}." if call.may_have_effects else ""
+    match call.status:
+        case Status.FAILED:
+            return f"The call failed{why}\n{NOT_A_RESULT}{effects}"
+        case Status.TIMED_OUT:
+            return f"The call timed out{why}\n{NOT_A_RESULT}{effects}"
+        case Status.SKIPPED:
+            return f"{NOT_STARTED}{why}"
+        case Status.CANCELLED if call.may_have_effects:
+            return f"The call was stopped; {MAY_HAVE_EFFECTS}{why}"
+        case Status.CANCELLED:
+            return f"The call was stopped{why}\n{NOT_A_RESULT}"
+        case Status.PENDING if call.attempt == 0:
+            return f"{NOT_STARTED}: the run was interrupted before it"
+        case Status.PENDING:
+            return f"The call failed and was not tried again{why}\n{NOT_A_RESULT}"
+        case Status.RUNNING if call.effect == READ:
+            return f"The call was stopped: its executor was lost\n{NOT_A_RESULT}"
+        case _:
+            return f"The outcome of the call is unknown{why}\n{NOBODY_KNOWS}"
+
+
+def _earlier(conversation: Conversation) -> Iterator[ChatMessage]:
+    if conversation.summary:
+        yield ChatMessage("user", f"[Summary of what was said before]\n{conversation.summary}")
+    for message in conversation.messages:
+        if message.role == "assistant":
+            yield ChatMessage("assistant", message.text)
+        elif message.role == "user":
+            yield ChatMessage("user", message.text)
+        else:
+            # Not what the user said; but no model takes a system message in the middle.
+            yield ChatMessage("user", f"[Note of the program, on {message.run_id}] {message.text}")
+
+
+def _reports(conversation: Conversation) -> Iterator[ChatMessage]:
+    for run_id, report in conversation.reports.items():
+        yield ChatMessage(
+            "user",
+            f"[The report of {run_id}, which the user cites]\n{report}\n[End of the report of {run_id}]",
+        )
+
+
+def _inputs(turn: Turn, source: Source) -> list[ChatMessage]:
+    return [ChatMessage("user", source.input(seq).text) for seq in sorted(turn.inputs)]
+
+
+def _last_input(transcript: Transcript, source: Source) -> str:
+    for turn in reversed(transcript.turns):
+        if turn.inputs:
+            return source.input(max(turn.inputs)).text
+    return ""
+
+
+def _reply_and_results(turn: Turn) -> Iterator[ChatMessage]:
+    if turn.reply is None:
+        # The request failed or was stopped: what had been streamed is a draft, and no reply.
+        return
+    text = turn.reply.text
+    if turn.reply.question:
+        text = f"{text}\n\n{turn.reply.question}".strip()
+    calls = tuple(_tool_call(call) for call in turn.reply.calls)
+    if not text and not calls:
+        return
+    yield ChatMessage("assistant", text, calls=calls)
+    for call in calls:
+        operation = turn.call_of(call.call_id)
+        told = _told(turn, operation) if operation else f"{NOT_STARTED}: the run was interrupted before it"
+        yield ChatMessage("tool", told, call_id=call.call_id)
+
+
+def _told(turn: Turn, operation: Operation) -> str:
+    return outcome_text(operation, turn.notes.get(operation.operation_id))
+
+
+def _tool_call(call: Doc) -> ToolCall:
+    arguments = call.get("arguments")
+    return ToolCall(str(call.get("id")), str(call.get("name")), arguments if isinstance(arguments, dict | str) else {})
+
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "max_turn_requests": "max_turn_requests",
+    "refusal": "refusal",
+    "cancelled": "cancelled",
+}
+
+
+def _model_reply(reply: Reply) -> ModelReply:
+    return ModelReply(
+        text=reply.text,
+        calls=tuple(_tool_call(call) for call in reply.calls),
+        question=reply.question,
+        stop_reason=_STOP_REASONS.get(str(reply.stop_reason), "end_turn"),
+        usage=reply.usage,
+        extra=reply.extra,
+    )
+
+
+def _results(transcript: Transcript) -> dict[str, str]:
+    """By tool, what became of its last call that is over; a call that never started has not been made."""
+    results: dict[str, str] = {}
+    for turn in transcript.turns:
+        for call in turn.calls:
+            if not call.is_open and call.status is not Status.SKIPPED:
+                results[call.name] = _told(turn, call)
+    return results

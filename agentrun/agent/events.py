@@ -1,0 +1,132 @@
+"""What an agent reports while it works: the loop's only output.
+
+Each event is stored by the executor, as a line of `operations.jsonl`, before the agent goes on.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO, NamedTuple
+
+from agentrun.records.codec import Doc
+from agentrun.states import EventType, OperationStatus
+
+
+class RequestFinished(NamedTuple):
+    """A model request has ended.
+
+    `calls` are `{id name arguments}` each, `question` is what the model asks the user, if it does; `extra` is
+    whatever the model adapter needs to find again in a later stretch.
+    """
+
+    operation_id: str
+    attempt: int
+    status: OperationStatus
+    stop_reason: str | None
+    text: str
+    calls: tuple[Doc, ...] = ()
+    question: str | None = None
+    usage: Doc | None = None
+    error: str | None = None
+    will_retry: bool = False
+    extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
+
+
+class ToolRegistered(NamedTuple):
+    """A tool call that the model asked for is known; nothing has been started."""
+
+    operation_id: str
+    turn_id: str
+    tool_call_id: str
+    tool_name: str
+    arguments: Doc
+    effect: str
+    resource: str | None
+    idempotency_key: str
+
+
+class RemoteIdLearned(NamedTuple):
+    """The outside system gave the job an id."""
+
+    operation_id: str
+    remote_id: str
+
+
+class ToolFinished(NamedTuple):
+    """An attempt of a tool call has ended.
+
+    `output` is what the tool printed, whole (a binary file at its start, or bytes); it is kept whatever its
+    bytes are. `will_retry` says that another attempt follows inside the budget; `note` what else there is to
+    know.
+    """
+
+    operation_id: str
+    attempt: int
+    status: OperationStatus
+    output: BinaryIO | bytes = b""
+    error: str | None = None
+    may_have_effects: bool = False
+    will_retry: bool = False
+    note: str | None = None
+
+
+AgentEvent = RequestFinished | ToolRegistered | RemoteIdLearned | ToolFinished
+
+
+def as_stored(event: AgentEvent) -> tuple[EventType, Doc]:
+    """Type and payload of the line that holds `event`, but for a reply's `text` and a call's `output`.
+
+    An output may be too big for a line: whoever stores it adds `result`, what the model is shown of it, and
+    `blob`.
+    """
+    match event:
+        case RequestFinished():
+            return EventType.MODEL_REQUEST_FINISHED, _request_finished(event)
+        case ToolRegistered():
+            return EventType.TOOL_REGISTERED, _tool_registered(event)
+        case RemoteIdLearned():
+            payload = {"operationId": event.operation_id, "remoteId": event.remote_id}
+            return EventType.TOOL_REMOTE_ID, payload
+        case ToolFinished():
+            return EventType.TOOL_FINISHED, _tool_finished(event)
+
+
+def _request_finished(event: RequestFinished) -> Doc:
+    payload: Doc = {
+        "operationId": event.operation_id,
+        "status": event.status.value,
+        "stopReason": event.stop_reason,
+        "toolCalls": list(event.calls),
+        "usage": event.usage,
+        "attempt": event.attempt,
+    }
+    rest = {
+        "question": event.question,
+        "error": event.error,
+        "willRetry": event.will_retry,
+        "extra": event.extra,
+    }
+    return payload | {name: value for name, value in rest.items() if value}
+
+
+def _tool_registered(event: ToolRegistered) -> Doc:
+    payload: Doc = {
+        "operationId": event.operation_id,
+        "turnId": event.turn_id,
+        "toolCallId": event.tool_call_id,
+        "toolName": event.tool_name,
+        "arguments": event.arguments,
+        "effect": event.effect,
+        "idempotencyKey": event.idempotency_key,
+    }
+    return payload | ({"resource": event.resource} if event.resource else {})
+
+
+def _tool_finished(event: ToolFinished) -> Doc:
+    payload: Doc = {
+        "operationId": event.operation_id,
+        "status": event.status.value,
+        "mayHaveEffects": event.may_have_effects,
+        "attempt": event.attempt,
+    }
+    rest = {"error": event.error, "note": event.note, "willRetry": event.will_retry}
+    return payload | {name: value for name, value in rest.items() if value}

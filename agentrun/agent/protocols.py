@@ -1,0 +1,237 @@
+"""The three things that can be replaced - Agent, Model, Tool - and what the executor offers to an agent.
+
+Each has one method. Whoever writes one never sees the disk: all that must be remembered goes through
+`Stretch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import BinaryIO, Literal, NamedTuple, NoReturn, Protocol
+
+from agentrun.agent.events import AgentEvent
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.records.message import Message
+from agentrun.states import OperationStatus
+
+# The five stop reasons of the Agent Client Protocol, version 1, "Prompt turn".
+StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
+
+
+class ToolCall(NamedTuple):
+    """A call that the model asks for; `call_id` is the model's own name for it.
+
+    `arguments` is the text as it came where that is no JSON object.
+    """
+
+    call_id: str
+    name: str
+    arguments: Doc | str
+
+
+class ChatMessage(NamedTuple):
+    """One message of a model request; of a `tool` message, `call_id` names the call."""
+
+    role: Literal["user", "assistant", "tool"]
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+
+
+class ToolSpec(NamedTuple):
+    """What a model is told of a tool, and what the loop must know to run it.
+
+    `timeout` is in seconds per attempt, `retries` the number of further attempts.
+    """
+
+    name: str
+    description: str
+    parameters: Doc
+    effect: Literal["read", "write"] = "write"
+    approve: Literal["auto", "ask", "deny"] = "ask"
+    resource: str | None = None
+    timeout: float | None = None
+    retries: int = 0
+
+
+class ModelReply(NamedTuple):
+    """A whole reply. `question` asks the user; a reply with neither calls nor question is the final one.
+
+    `extra` is stored with the reply and comes back in `ModelRequest.replies`.
+    """
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    question: str | None = None
+    stop_reason: StopReason = "end_turn"
+    usage: Doc | None = None
+    extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
+
+
+class ModelRequest(NamedTuple):
+    """All that a model sees, valid at every point: each call has exactly one result.
+
+    `replies` are this run's earlier replies, `last_input` the text of the user input that was delivered last,
+    `results` the result of the last finished call of each tool by its name.
+    """
+
+    system: str
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[ToolSpec, ...]
+    last_input: str
+    replies: tuple[ModelReply, ...]
+    results: dict[str, str]
+
+
+class ModelFailed(Exception):
+    """A model request gave no reply; `retryable` says whether another attempt may help."""
+
+    def __init__(self, reason: str, *, retryable: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retryable = retryable
+
+
+class Model(Protocol):
+    """A language model."""
+
+    @property
+    def name(self) -> str:
+        """The name under which requests are recorded."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], Awaitable[None]]) -> ModelReply:
+        """The reply to `request`; text is handed to `on_text` piece by piece as it comes.
+
+        Cancelling the surrounding scope must close the connection. Raises ModelFailed.
+        """
+
+
+class Invocation(NamedTuple):
+    """One attempt of one tool call. The idempotency key is the same in every attempt."""
+
+    operation_id: str
+    arguments: Doc
+    idempotency_key: str
+    attempt: int
+
+
+class ToolOutcome(NamedTuple):
+    """How an attempt ended.
+
+    `retryable` says that it may be tried again inside the budget, and of a write that it did not happen;
+    `note` says what else there is to know of an attempt, also of one that succeeded (its output was cut).
+    """
+
+    status: OperationStatus
+    output: BinaryIO | bytes = b""
+    error: str | None = None
+    may_have_effects: bool = False
+    retryable: bool = False
+    note: str | None = None
+
+
+class Tool(Protocol):
+    """Something the model can call."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told of it."""
+
+    async def call(
+        self,
+        invocation: Invocation,
+        on_remote_id: Callable[[str], Awaitable[None]],
+        on_stopped: Callable[[ToolOutcome], None],
+    ) -> ToolOutcome:
+        """Runs one attempt to its end; failures of the tool are outcomes, not exceptions.
+
+        When the surrounding scope is cancelled, everything that was started is ended first, then
+        `on_stopped` is told what is known of the attempt, then the cancellation goes on.
+        """
+
+
+class Question(NamedTuple):
+    """Something only the user can say. `operation_id` names the call that an approval is for."""
+
+    kind: Literal["question", "approval"]
+    text: str
+    operation_id: str | None = None
+
+
+class Conversation(NamedTuple):
+    """What came before this run, as far as the context layer may choose from it.
+
+    `messages` are the session's messages before the run's prompt, oldest first (the newest of them if there
+    are many); `reports` the cited reports by run id; `summary` what is known of still earlier history.
+    """
+
+    messages: Sequence[Message]
+    reports: dict[str, str]
+    summary: str | None = None
+
+
+class Limits(NamedTuple):
+    """Budgets of one run; None is no limit. Seconds for times."""
+
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_tokens: int | None = None
+
+
+class Stretch(Protocol):
+    """One stretch of executing one run: from a claim of the lease until the run ends or waits.
+
+    Every method stores what it is told before it returns, and raises when the run must not go on: the
+    executor then cancels the scope in which the agent runs, and shielded clean-up may still `record` facts.
+    """
+
+    @property
+    def conversation(self) -> Conversation:
+        """What came before this run."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The run's events so far, in order; grows as the agent works."""
+
+    def input(self, message_seq: int) -> Message:
+        """The message of an `input.delivered` event."""
+
+    async def begin_request(self, model: str, *, turn_id: str, operation_id: str, attempt: int, at_rest: bool) -> None:
+        """Delivers waiting input and registers a model request, in one step.
+
+        Prompts, answers and steers are always delivered; follow-ups only `at_rest`, when the model has
+        nothing more to call.
+        """
+
+    async def draft(self, operation_id: str, text: str) -> None:
+        """More streamed text of a model request that is under way."""
+
+    async def record(self, event: AgentEvent) -> None:
+        """Stores what happened. Returns when it is safe to build on it."""
+
+    async def start_call(self, operation_id: str, tool_call_id: str, tool_name: str, attempt: int) -> str | None:
+        """Registers that a tool call is about to be dispatched. Returns None to go ahead.
+
+        Otherwise nothing was stored, the call must not start, and the text says why (a steer has come).
+        """
+
+    async def ask(self, question: Question) -> None:
+        """Asks the user, and returns once the answer is stored: the next request delivers it.
+
+        The answer to an approval is the `run.input_received` with `approved`. Does not return if nobody is
+        there to wait: the run then waits on disk, and another stretch goes on.
+        """
+
+    async def complete(self, report: str) -> bool:
+        """Commits the report and ends the run. False if input has come, which must be answered first."""
+
+    async def fail(self, reason: str) -> NoReturn:
+        """Says that the run cannot go on: it winds down and ends as failed. Does not return."""
+
+
+class Agent(Protocol):
+    """Whatever drives a run: our loop, an external agent, a plug-in."""
+
+    async def run(self, stretch: Stretch) -> None:
+        """Works until `stretch.complete` has returned True, or until the run must not go on."""

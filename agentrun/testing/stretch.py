@@ -1,0 +1,282 @@
+"""A stretch without a disk: an agent can be tried out in it, stopped at any event, and taken up again.
+
+`FakeStretch` keeps the promises of `agent.protocols.Stretch` and refuses what the table of states refuses;
+what an executor would write into `operations.jsonl` is in `events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import NoReturn
+
+import anyio
+import anyio.lowlevel
+
+from agentrun import clock
+from agentrun.agent.events import (
+    AgentEvent,
+    RemoteIdLearned,
+    RequestFinished,
+    ToolFinished,
+    ToolRegistered,
+    as_stored,
+)
+from agentrun.agent.protocols import Agent, Conversation, Question
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.records.message import ANSWER, FOLLOW_UP, PROMPT, STEER, Message
+from agentrun.records.operation import WRITE, Operation, fold_operations
+from agentrun.records.run import Run, accepted_run
+from agentrun.states import EventType, OperationStatus, RunStatus
+
+E = EventType
+Hook = Callable[["FakeStretch", Event], None]
+
+SESSION, RUN = "session-test", "run-1"
+
+
+class FakeStretch:
+    """One stretch of a run. `drive` runs an agent in it, as an executor would.
+
+    `answers` are what the user says to questions, one after the other; without one the run is left waiting.
+    `hooks` are called after each event: they may steer, follow up, or stop the run. With `yields`, a stop
+    that comes from a hook is felt by the agent inside the call that stored the event, else at its next step.
+    """
+
+    def __init__(self, prompt: str = "go", *, conversation: Conversation | None = None, yields: bool = True) -> None:
+        self.conversation = conversation or Conversation((), {})
+        self.events: list[Event] = []
+        self.messages: list[Message] = []
+        self.answers: list[str] = []
+        self.hooks: list[Hook] = []
+        self.drafts: dict[str, str] = {}
+        self.report: str | None = None
+        self.is_left = False
+        self.open_at_end: tuple[Operation, ...] = ()
+        self._yields = yields
+        self._scope: anyio.CancelScope | None = None  # an event loop has to run where one is made
+        self._run: Run | None = None
+        self._generation = 0
+        self._say(PROMPT, prompt)
+        self._append(E.RUN_ACCEPTED, {"messageSeq": 1, "inputMode": PROMPT, "accountId": "test"})
+        self._begin()
+
+    @classmethod
+    def after(cls, events: Iterable[Event], messages: Iterable[Message], *, yields: bool = True) -> FakeStretch:
+        """The next stretch of the run that has `events`, of which the executor is gone."""
+        stretch = cls(yields=yields)
+        stretch.events, stretch.messages = list(events), list(messages)
+        stretch._run = accepted_run(stretch.events[0]).fold(stretch.events[1:])
+        stretch._generation = stretch._run.generation
+        if stretch._run.status is RunStatus.RUNNING:
+            stretch._append(E.RUN_RECONCILING, {"reason": "executor lost", "operationIds": []})
+        stretch._begin()
+        return stretch
+
+    @property
+    def run(self) -> Run:
+        """The run, folded from the events."""
+        assert self._run is not None
+        return self._run
+
+    @property
+    def operations(self) -> list[Operation]:
+        """All operations of the run, in the order in which they were registered."""
+        return fold_operations(self.events)
+
+    def types(self) -> list[str]:
+        """The types of the events, in order."""
+        return [event.type for event in self.events]
+
+    async def drive(self, agent: Agent) -> RunStatus:
+        """Runs `agent` until the run ends, waits or is stopped; returns the run's status then.
+
+        `open_at_end` are the operations that the agent left without an outcome when the run was to end.
+        """
+        with anyio.CancelScope() as self._scope:
+            await agent.run(self)
+        if self.run.ending and not self.run.is_over:
+            self.open_at_end = self.run.open_operations
+            for operation in self.open_at_end:
+                self._settle(operation)
+            self._append(E.RUN_FINISHED, {"terminalStatus": self.run.ending.value})
+        return self.run.status
+
+    # What users do.
+
+    def steer(self, text: str) -> None:
+        """A steer comes in."""
+        self._say(STEER, text)
+
+    def follow_up(self, text: str) -> None:
+        """A follow-up comes in."""
+        self._say(FOLLOW_UP, text)
+
+    def answer(self, text: str, note: str | None = None) -> None:
+        """The answer to the open question; to an approval, `approved` or anything else."""
+        waiting = self.run.waiting_for or {}
+        message = self._say(ANSWER, text)
+        payload: Doc = {"questionId": waiting.get("questionId"), "messageSeq": message.seq}
+        if waiting.get("kind") == "approval":
+            payload["approved"] = text == "approved"
+        if note:
+            payload["note"] = note
+        self._append(E.RUN_INPUT_RECEIVED, payload)
+
+    def cancel(self) -> None:
+        """The run is to stop."""
+        if self.run.ending is None and not self.run.is_over:
+            self._append(E.RUN_CANCEL_REQUESTED, {"intent": "cancel", "reason": "test"})
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """The agent is to stop here, but the run goes on in another stretch."""
+        if self._scope:
+            self._scope.cancel()
+
+    def stop_at(self, seq: int) -> None:
+        """Stops the run as soon as the event of that seq is stored."""
+        self._once(lambda event: event.seq == seq, FakeStretch.cancel)
+
+    def at(self, kind: EventType, act: Callable[[FakeStretch], None]) -> None:
+        """Does something once, as soon as the next event of that type is stored."""
+        self._once(lambda event: event.type == kind, act)
+
+    def _once(self, fits: Callable[[Event], bool], act: Callable[[FakeStretch], None]) -> None:
+        def hook(stretch: FakeStretch, event: Event) -> None:
+            if hook in stretch.hooks and fits(event):
+                stretch.hooks.remove(hook)
+                act(stretch)
+
+        self.hooks.append(hook)
+
+    # What the agent calls; see `agent.protocols.Stretch`.
+
+    def input(self, message_seq: int) -> Message:
+        return self.messages[message_seq - 1]
+
+    async def begin_request(self, model: str, *, turn_id: str, operation_id: str, attempt: int, at_rest: bool) -> None:
+        await self._check()
+        waiting = [each for each in self._undelivered() if at_rest or each.mode != FOLLOW_UP]
+        # One step of an executor: nothing else can come in between.
+        delivered = []
+        for mode, messages in groupby(waiting, key=lambda message: message.mode):
+            seqs = [message.seq for message in messages]
+            delivery = {"messageSeqs": seqs, "mode": mode, "turnId": turn_id}
+            delivered.append(self._add(E.INPUT_DELIVERED, delivery))
+        started = {"operationId": operation_id, "turnId": turn_id, "model": model, "attempt": attempt}
+        delivered.append(self._add(E.MODEL_REQUEST_STARTED, started))
+        await self._tell(*delivered)
+
+    async def draft(self, operation_id: str, text: str) -> None:
+        self.drafts[operation_id] = self.drafts.get(operation_id, "") + text
+        await anyio.lowlevel.checkpoint()
+
+    async def record(self, event: AgentEvent) -> None:
+        kind, payload = as_stored(event)
+        match event:
+            case RequestFinished():
+                payload["text"] = event.text
+            case ToolFinished():
+                output = event.output if isinstance(event.output, bytes) else event.output.read()
+                payload["result"] = output.decode("utf-8", "replace")
+            case ToolRegistered():
+                await self._check()  # new work; all else is a fact
+            case RemoteIdLearned():
+                pass
+        await self._store(kind, payload)
+
+    async def start_call(self, operation_id: str, tool_call_id: str, tool_name: str, attempt: int) -> str | None:
+        await self._check()
+        if any(message.mode == STEER for message in self._undelivered()):
+            return "the user has said something new"
+        started = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
+        await self._store(E.TOOL_STARTED, started | {"attempt": attempt})
+        return None
+
+    async def ask(self, question: Question) -> None:
+        await self._check()
+        if self.run.status is not RunStatus.WAITING_INPUT:
+            number = sum(kind == E.RUN_WAITING_INPUT for kind in self.types()) + 1
+            payload = {"questionId": f"question-{number}", "kind": question.kind, "text": question.text}
+            self._append(E.RUN_WAITING_INPUT, payload | {"operationId": question.operation_id})
+            await self._check()
+        if not self.answers:
+            self.is_left = True
+            await self._stop_here()
+        self.answer(self.answers.pop(0))
+        await self._check()
+
+    async def complete(self, report: str) -> bool:
+        await self._check()
+        if self._undelivered() or self.run.open_operations:
+            return False
+        self.report = report
+        self._append(E.RUN_FINISHED, {"terminalStatus": "completed"})
+        return True
+
+    async def fail(self, reason: str) -> NoReturn:
+        await self._check()
+        self._append(E.RUN_FAILING, {"reason": reason})
+        await self._stop_here()
+
+    # Below.
+
+    def _begin(self) -> None:
+        self._generation += 1
+        self._append(E.RUN_LEASE_ACQUIRED, {"previousGeneration": self._generation - 1})
+        if self.run.status in (RunStatus.QUEUED, RunStatus.RECONCILING):
+            self._append(E.RUN_STARTED, {"inputMode": PROMPT})
+
+    def _say(self, mode: str, text: str) -> Message:
+        message = Message(len(self.messages) + 1, SESSION, RUN, "user", mode, text, clock.timestamp(0))
+        self.messages.append(message)
+        return message
+
+    def _undelivered(self) -> list[Message]:
+        return [each for each in self.messages if each.is_input and each.seq not in self.run.delivered_inputs]
+
+    def _append(self, kind: EventType, payload: Doc) -> None:
+        self._call_hooks(self._add(kind, payload))
+
+    def _call_hooks(self, event: Event) -> None:
+        for hook in list(self.hooks):
+            hook(self, event)
+
+    def _add(self, kind: EventType, payload: Doc) -> Event:
+        seq = len(self.events) + 1
+        event = Event(SESSION, RUN, seq, kind.value, clock.timestamp(seq), self._generation, payload)
+        self._run = self._run.apply(event) if self._run else accepted_run(event)
+        self.events.append(event)
+        return event
+
+    async def _store(self, kind: EventType, payload: Doc) -> None:
+        await self._tell(self._add(kind, payload))
+
+    async def _tell(self, *events: Event) -> None:
+        for event in events:
+            self._call_hooks(event)
+        if self._yields:
+            await anyio.lowlevel.checkpoint()
+
+    async def _check(self) -> None:
+        if self.run.ending or self.run.is_over:
+            await self._stop_here()
+
+    async def _stop_here(self) -> NoReturn:
+        self.hand_over()
+        await anyio.sleep_forever()
+        raise AssertionError("nothing wakes this up")
+
+    def _settle(self, operation: Operation) -> None:
+        if operation.status is OperationStatus.PENDING:
+            skipped = {
+                "operationId": operation.operation_id,
+                "status": "skipped",
+                "attempt": operation.attempt,
+            }
+            self._append(E.TOOL_FINISHED, skipped)
+            return
+        status = "unknown" if operation.effect == WRITE else "cancelled"
+        self._append(E.OPERATION_RECONCILED, {"operationId": operation.operation_id, "status": status})

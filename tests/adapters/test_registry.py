@@ -1,0 +1,95 @@
+"""From a configuration to an agent that works; what cannot be driven is refused in words."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentrun.adapters.registry import Surroundings, build_agent
+from agentrun.config import Config, load_config
+from agentrun.errors import ConfigError
+from agentrun.states import RunStatus
+from agentrun.testing.stretch import FakeStretch
+
+SCRIPT = {
+    "turns": [
+        {"text": "Asking.", "calls": [{"name": "query", "arguments": {"sql": "x"}}]},
+        {"text": "It says {{op:query}}"},
+    ]
+}
+CONFIG = """
+[agents.a]
+model = "scripted:script.json"
+tools = ["query"]
+system = "be careful"
+
+[tools.query]
+argv = ["cat"]
+effect = "read"
+resource = "warehouse"
+probe = ["true"]
+cancel = ["true"]
+"""
+
+
+def configured(directory: Path, text: str) -> Config:
+    (directory / "script.json").write_text(json.dumps(SCRIPT))
+    (directory / "agentrun.toml").write_text(text)
+    return load_config(str(directory / "agentrun.toml"))
+
+
+def surroundings(directory: Path) -> Surroundings:
+    here = str(directory)
+    return Surroundings(here, None, "ann", "session-1", "run-1", here, here, {"PATH": os.environ["PATH"]})
+
+
+def test_a_configured_agent_works_with_its_model_and_tools(tmp_path: Path) -> None:
+    config = configured(tmp_path, CONFIG)
+    agent = build_agent(config, config.agent(None), surroundings(tmp_path))
+    stretch = FakeStretch("go")
+    assert anyio.run(stretch.drive, agent) is RunStatus.COMPLETED
+    assert stretch.report == 'It says {"sql":"x"}\n'
+    registered = next(event for event in stretch.events if event.type == "tool.registered")
+    assert registered.payload["resource"] == "warehouse"
+
+
+def test_the_budgets_of_the_configuration_are_kept(tmp_path: Path) -> None:
+    config = configured(tmp_path, CONFIG.replace("tools =", "max_turns = 1\ntools ="))
+    stretch = FakeStretch("go")
+    assert anyio.run(stretch.drive, build_agent(config, config.agent(None), surroundings(tmp_path)))
+    assert stretch.run.reason == "the budget of 1 turns is used up"
+
+
+REFUSED = [
+    (
+        'model = "openai:gpt-5"',
+        "cannot drive the model 'openai:gpt-5' yet, only scripted models (scripted:FILE)",
+    ),
+    ('model = "anthropic:x"', "cannot drive the model 'anthropic:x' yet"),
+    ('model = "local"', "cannot drive the model 'local' yet"),
+    ('model = "opnai:x"', "'opnai:x' is no model; write openai:NAME, anthropic:NAME, scripted:FILE, local"),
+    ('model = "scripted:nosuch.json"', "nosuch.json cannot be read"),
+    ('model = "scripted:script.json"\nchecks = [["true"]]', "cannot drive checks of reports yet"),
+    ('model = "scripted:script.json"\ncompact_above_tokens = 9', "cannot drive compact_above_tokens yet"),
+    ('model = "scripted:script.json"\ntools = ["mcp:m"]', "cannot drive the tools of 'mcp:m' yet"),
+    ('kind = "acp"\ncommand = ["x"]', 'cannot drive agents of kind "acp" yet, only agents of kind "loop"'),
+    ('kind = "command"\ncommand = ["x"]', 'cannot drive agents of kind "command" yet'),
+]
+
+
+@pytest.mark.parametrize(("keys", "says"), REFUSED)
+def test_what_cannot_be_driven_is_refused(tmp_path: Path, keys: str, says: str) -> None:
+    config = configured(tmp_path, f'[agents.a]\n{keys}\n[mcp.m]\ncommand = "x"\n')
+    with pytest.raises(ConfigError) as refused:
+        build_agent(config, config.agent(None), surroundings(tmp_path))
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["local", "acp:opencode acp", "command:llm"])
+def test_agents_from_the_command_line_are_refused_too(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot drive"):
+        build_agent(Config(), Config().agent(name), surroundings(tmp_path))

@@ -1,0 +1,293 @@
+"""The configuration: all keys of the documented example, and what is said about everything else."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from agentrun import config as config_module
+from agentrun.config import AgentConfig, Config, McpConfig, ToolConfig, load_config, parse_duration
+from agentrun.errors import EXIT_CODES, ConfigError, UsageError
+
+EXAMPLE = """
+default_agent = "analyst"
+lease = "15s"
+max_attempts = 3
+
+[agents.analyst]
+kind = "loop"
+model = "openai:gpt-5"
+base_url = "http://127.0.0.1:8080/v1"
+api_key_env = "OPENAI_API_KEY"
+system = "You are a careful analyst."
+tools = ["query_sales", "export_rows", "mcp:files"]
+checks = [["python3", "check_report.py"]]
+max_turns = 50
+max_tool_calls = 200
+max_tokens = 200000
+timeout = "30m"
+answer_timeout = "7d"
+compact_above_tokens = 100000
+
+[tools.query_sales]
+argv = ["python3", "query.py"]
+description = "Run one read-only SQL query over last night's orders."
+parameters = { type = "object", properties = { sql = { type = "string" } }, required = ["sql"] }
+effect = "read"
+timeout = "30s"
+retries = 2
+
+[tools.export_rows]
+argv = ["./export.sh"]
+effect = "write"
+approve = "ask"
+resource = "warehouse-export"
+probe = ["./export-status.sh"]
+cancel = ["./export-cancel.sh"]
+grace = "5s"
+
+[mcp.files]
+command = "npx"
+args = ["-y", "@modelcontextprotocol/server-filesystem", "."]
+
+[agents.coder]
+kind = "acp"
+command = ["opencode", "acp"]
+
+[agents.cli]
+kind = "command"
+command = ["llm", "-m", "local"]
+"""
+LOOP = '[agents.a]\nmodel = "local"\n'
+
+
+def loaded(tmp_path: Path, text: str) -> Config:
+    path = tmp_path / "agentrun.toml"
+    path.write_text(text)
+    return load_config(str(path))
+
+
+def test_the_documented_example_is_read_whole(tmp_path: Path) -> None:
+    config = loaded(tmp_path, EXAMPLE)
+    assert config.path == str(tmp_path / "agentrun.toml")
+    assert config.directory == str(tmp_path)
+    assert config.sha256 == hashlib.sha256(EXAMPLE.encode()).hexdigest()
+    assert (config.default_agent, config.lease, config.max_attempts) == ("analyst", 15.0, 3)
+    assert config.agent(None) == AgentConfig(
+        "analyst",
+        model="openai:gpt-5",
+        base_url="http://127.0.0.1:8080/v1",
+        api_key_env="OPENAI_API_KEY",
+        system="You are a careful analyst.",
+        tools=("query_sales", "export_rows", "mcp:files"),
+        checks=(("python3", "check_report.py"),),
+        max_tokens=200000,
+        timeout=1800.0,
+        answer_timeout=604800.0,
+        compact_above_tokens=100000,
+    )
+    assert config.agent("coder") == AgentConfig("coder", kind="acp", command=("opencode", "acp"))
+    assert config.agent("cli") == AgentConfig("cli", kind="command", command=("llm", "-m", "local"))
+    assert config.tool("query_sales").parameters["required"] == ["sql"]
+    assert config.tool("query_sales")._replace(parameters={}) == ToolConfig(
+        "query_sales",
+        ("python3", "query.py"),
+        "Run one read-only SQL query over last night's orders.",
+        {},
+        effect="read",
+        approve="auto",
+        timeout=30.0,
+        retries=2,
+    )
+    assert config.tool("export_rows") == ToolConfig(
+        "export_rows",
+        ("./export.sh",),
+        resource="warehouse-export",
+        probe=("./export-status.sh",),
+        cancel=("./export-cancel.sh",),
+    )
+    files = McpConfig("files", "npx", ("-y", "@modelcontextprotocol/server-filesystem", "."))
+    assert config.mcp == {"files": files}
+
+
+@pytest.mark.parametrize(
+    ("values", "table"),
+    [
+        (Config, "_TOP"),
+        (AgentConfig, "_ANY_KIND _LOOP _OUTSIDE"),
+        (ToolConfig, "_TOOL"),
+        (McpConfig, "_MCP"),
+    ],
+)
+def test_each_field_has_its_key(values: type[tuple[object, ...]], table: str) -> None:
+    fields = set(values._fields) - {"name", "path", "sha256"}  # type: ignore[attr-defined]
+    assert {key for part in table.split() for key in getattr(config_module, part)} == fields
+
+
+@pytest.mark.parametrize(
+    ("effect", "approve", "expected"),
+    [(None, None, "ask"), ("write", None, "ask"), ("read", None, "auto"), ("read", "ask", "ask")],
+)
+def test_writes_are_asked_for_unless_told_otherwise(
+    tmp_path: Path, effect: str | None, approve: str | None, expected: str
+) -> None:
+    keys = {"effect": effect, "approve": approve}
+    lines = [f'{key} = "{value}"' for key, value in keys.items() if value]
+    config = loaded(tmp_path, "\n".join(['[tools.t]\nargv = ["x"]', *lines]))
+    assert (config.tool("t").effect, config.tool("t").approve) == (effect or "write", expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("defualt_agent = 'x'", "agentrun.toml has no key 'defualt_agent'; did you mean 'default_agent'?"),
+        ("zzz = 1", "has no key 'zzz'; it may have: default_agent, lease, max_attempts, agents, tools, mcp"),
+        (LOOP + "max_turn = 1", "agentrun.toml: [agents.a] has no key 'max_turn'; did you mean 'max_turns'?"),
+        ("[tools.t]\nargv = ['x']\nretrys = 1", "[tools.t] has no key 'retrys'; did you mean 'retries'?"),
+        ("[mcp.m]\ncommand = 'x'\narg = []", "[mcp.m] has no key 'arg'; did you mean 'args'?"),
+        ("agents = 4", "agents must be a table, not 4"),
+        ("[agents]\na = 4", "[agents.a] must be a table, not 4"),
+        (LOOP + "max_turns = true", "[agents.a] max_turns must be a whole number of at least 1, not True"),
+        (LOOP + "max_turns = 0", "max_turns must be a whole number of at least 1, not 0"),
+        (LOOP + "timeout = 30", "[agents.a] timeout must be a duration such as"),
+        (LOOP + "timeout = '30'", "[agents.a] timeout must be a duration such as"),
+        (LOOP + "timeout = '0s'", "timeout must be a duration of at least 0.001 s"),
+        ("lease = '50ms'", "lease must be a duration of at least 0.1 s"),
+        (LOOP + "system = 4", "[agents.a] system must be text, not 4"),
+        (LOOP + "tools = 'x'", "[agents.a] tools must be a list of texts, not 'x'"),
+        (LOOP + "checks = ['x']", "[agents.a] checks must be a list of commands"),
+        ("[agents.a]\nmodel = ''", "[agents.a] model must be text that is not empty"),
+        ("[agents.a]\nkind = 'lop'", '[agents.a] kind must be "loop" or "acp" or "command", not \'lop\''),
+        ("[agents.a]\nkind = 'acp'", '[agents.a] is of kind "acp" and needs command'),
+        ("[agents.a]", '[agents.a] is of kind "loop" and needs model'),
+        (LOOP + "command = ['x']", 'is of kind "loop", for which command has no effect'),
+        ("[agents.a]\nkind = 'command'\ncommand = ['x']\nsystem = 'x'", "for which system has no effect"),
+        (LOOP + "api_key_env = 'A'\napi_key_command = ['x']", "has both api_key_env and api_key_command"),
+        ("[tools.t]\neffect = 'read'", "[tools.t] needs argv"),
+        ("[tools.t]\nargv = []", "[tools.t] argv must be a command as a list of texts"),
+        ("[tools.t]\nargv = 'x'", "[tools.t] argv must be a command as a list of texts"),
+        ('[tools.t]\nargv = ["x", "a\\u0000b"]', "[tools.t] argv must be a command as a list of texts"),
+        ("[tools.t]\nargv = ['x']\neffect = 'both'", '[tools.t] effect must be "read" or "write"'),
+        (
+            "[tools.t]\nargv = ['x']\nparameters = {a = 2020-01-01}",
+            "[tools.t] parameters must be a JSON schema",
+        ),
+        ("[tools.t]\nargv = ['x']\nparameters = {a = [inf]}", "[tools.t] parameters must be a JSON schema"),
+        ("[tools.'a b']\nargv = ['x']", "is no name for a tool"),
+        ("[mcp.m]\nargs = []", "[mcp.m] needs command"),
+        (
+            LOOP + "tools = ['q']\n[tools.query]\nargv=['x']",
+            "[agents.a] tools names 'q', which is not configured",
+        ),
+        (LOOP + "tools = ['quer']\n[tools.query]\nargv=['x']", "did you mean 'query'?"),
+        (LOOP + "tools = ['mcp:files']", "[agents.a] tools names 'mcp:files', which is not configured"),
+        (LOOP + "tools = ['t', 't']\n[tools.t]\nargv=['x']", "[agents.a] tools names 't' twice"),
+        (
+            "default_agent = 'aa'\n" + LOOP,
+            "default_agent is 'aa', which is not configured; did you mean 'a'?",
+        ),
+        ("a = ", "agentrun.toml is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, text)
+    assert says in str(refused.value)
+    assert str(refused.value).startswith(str(tmp_path))
+
+
+def test_bytes_that_are_no_text_are_no_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load_config(str(path))
+
+
+def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
+    missing = str(tmp_path / "nosuch.toml")
+    with pytest.raises(ConfigError, match="there is no configuration file"):
+        load_config(missing)
+    assert load_config(missing, optional=True) == load_config(None) == Config()
+    for unreadable in (str(tmp_path), "a\0b"):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            load_config(unreadable, optional=True)
+
+
+def test_a_relative_path_is_kept_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(tmp_path, LOOP)
+    monkeypatch.chdir(tmp_path)
+    assert load_config("agentrun.toml").path == str(tmp_path / "agentrun.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("local", AgentConfig("local", model="local")),
+        (
+            "acp:opencode 'a b'",
+            AgentConfig("acp:opencode 'a b'", kind="acp", command=("opencode", "a b")),
+        ),
+        (
+            "command:llm -m local",
+            AgentConfig("command:llm -m local", kind="command", command=("llm", "-m", "local")),
+        ),
+    ],
+)
+def test_agents_without_configuration(name: str, expected: AgentConfig) -> None:
+    assert Config().agent(name) == expected
+
+
+@pytest.mark.parametrize("name", ["acp:", "command: ", "command:'open"])
+def test_a_command_line_that_is_none_is_wrong_usage(name: str) -> None:
+    with pytest.raises(UsageError):
+        Config().agent(name)
+
+
+def test_the_only_agent_is_the_default_one(tmp_path: Path) -> None:
+    assert loaded(tmp_path, LOOP).agent(None).name == "a"
+    with pytest.raises(ConfigError, match="several agents and no default_agent"):
+        loaded(tmp_path, LOOP + '[agents.b]\nmodel = "local"').agent(None)
+
+
+def test_without_an_agent_it_says_how_to_configure_one() -> None:
+    for name in (None, "analyst"):
+        with pytest.raises(ConfigError) as refused:
+            Config().agent(name)
+        assert refused.value.exit_code == EXIT_CODES["config"] == 13
+        assert "[agents.first]" in (refused.value.hint or "")
+
+
+def test_an_unknown_agent_or_tool_is_told_the_nearest(tmp_path: Path) -> None:
+    config = loaded(tmp_path, EXAMPLE)
+    with pytest.raises(ConfigError, match="no agent is called 'analist'; did you mean 'analyst'"):
+        config.agent("analist")
+    with pytest.raises(ConfigError, match="no tool is called 'query'"):
+        config.tool("query")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("30s", 30),
+        ("10m", 600),
+        ("2h", 7200),
+        ("7d", 604800),
+        ("1.5h", 5400),
+        ("1h30m", 5400),
+        ("0s", 0),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "30", "s", "-1s", "1 s", "1S", "1w", "½h", "٣s", "1e3s", "infs", "nans", "1s\n", "9" * 400 + "d"],
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_duration(text)
