@@ -65,7 +65,7 @@ class TerminalAudience:
         self._live = Live(output.screen_of(stream, options), stream, size=lambda: output.size_of(stream))
         self._draft = ""
         self._is_read = True
-        self.can_answer = _is_terminal(sys.stdin)
+        self.can_answer = output.is_terminal(sys.stdin)
 
     def event(self, event: Event) -> None:
         """Shows it."""
@@ -131,13 +131,9 @@ def audience_for(options: Options) -> Shown:
     if options.json:
         return JsonAudience()
     for stream in (sys.stdout, sys.stderr):
-        if _is_terminal(stream):
+        if output.is_terminal(stream):
             return TerminalAudience(stream, options)
     return QuietAudience()
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and not stream.closed and stream.isatty()
 
 
 async def _ask(waiting: Doc) -> str | None:

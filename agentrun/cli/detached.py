@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     # Its tools must not inherit the lock: a run is alive as long as its executor, not as long as a tool of it.
     os.set_inheritable(LIVENESS_FD, False)
     place = Options(root=root, account=account).place()
-    scene = Scene(None, warn=_to_nobody, leave_now=os._exit, detached=True)
+    scene = Scene(None, warn=_to_nobody, leave_now=os._exit, signals=[], detached=True)
     try:
         execute(place, place.tree.session(session_id).run(run_id), LIVENESS_FD, scene)
     except AgentrunError as error:

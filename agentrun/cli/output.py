@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from typing import TextIO
 
@@ -34,8 +35,8 @@ def out_bytes(data: bytes) -> None:
     except BrokenPipeError as error:
         raise ReaderGone from error
     except OSError as error:
-        if error.errno == errno.EBADF:
-            raise ReaderGone from error  # closed from the start
+        if error.errno == errno.EIO and stat.S_ISCHR(os.fstat(1).st_mode):
+            raise ReaderGone from error  # a terminal that was closed
         name = errno.errorcode.get(error.errno or 0, "unknown error")
         raise StorageFailed(f"standard output: {os.strerror(error.errno or 0)} ({name})") from error
 
@@ -50,15 +51,19 @@ def say(text: str) -> None:
 
 def screen_of(stream: TextIO | None, options: Options) -> Screen:
     """What the stream can show. A stream that is closed can show nothing."""
-    is_terminal = stream is not None and not stream.closed and stream.isatty()
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
-    width = size_of(stream)[0] if stream is not None and is_terminal else PLAIN_WIDTH
+    width = size_of(stream)[0] if stream is not None and is_terminal(stream) else PLAIN_WIDTH
     return Screen(
         width=width,
-        colour=is_terminal and wants_colour(options),
+        colour=is_terminal(stream) and wants_colour(options),
         unicode=encoding == "utf8",
-        interactive=is_terminal and not is_dumb(),
+        interactive=is_terminal(stream) and not is_dumb(),
     )
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person reads `stream`; None is a stream that was closed when the process began."""
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 def size_of(stream: TextIO) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import NamedTuple
 
@@ -67,11 +68,12 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
             start_detached(place, joined.run(), acceptance.liveness)
         _acknowledge_detached(options, acceptance.accepted)
         return OK
+    signals = _collect_signals() if acceptance.liveness is not None else []
     audience = audience_for(options)
     _acknowledge(options, acceptance, audience)
     if acceptance.liveness is None:
         return watch(options, joined, audience, with_report=acceptance.began)
-    scene = Scene(audience, warn=lambda said: output.say(f"agentrun: {said}\n"), leave_now=_leave_now)
+    scene = Scene(audience, warn=lambda said: output.say(f"agentrun: {said}\n"), leave_now=_leave_now, signals=signals)
     ended = execute(place, joined.run(), acceptance.liveness, scene)
     code = end_view(options, joined, audience, with_report=acceptance.began)
     return exits.of_signal(ended.signal) if ended.signal else code
@@ -157,7 +159,7 @@ def _acknowledge(options: Options, acceptance: control.Acceptance, audience: Sho
     accepted = acceptance.accepted
     if options.json:
         output.out_bytes(json_line(accepted.to_doc()))
-    elif sys.stdout.isatty():
+    elif output.is_terminal(sys.stdout):
         output.out(accepted_text(accepted, output.screen_of(sys.stdout, options)))
     elif acceptance.began:
         output.say(accepted_text(accepted, output.screen_of(sys.stderr, options)))
@@ -170,14 +172,14 @@ def _acknowledge_detached(options: Options, accepted: Accepted) -> None:
         output.out_bytes(json_line(accepted.to_doc()))
         return
     output.out(f"{accepted.session_id}/{accepted.run_id}\n")
-    if sys.stdout.isatty():
+    if output.is_terminal(sys.stdout):
         output.say(hints_after_accept(accepted, output.screen_of(sys.stderr, options)))
 
 
 def _print_accepted(options: Options, accepted: Accepted) -> None:
     if options.json:
         output.out_bytes(json_line(accepted.to_doc()))
-    elif sys.stdout.isatty():
+    elif output.is_terminal(sys.stdout):
         output.out(accepted_text(accepted, output.screen_of(sys.stdout, options)))
     else:
         output.out(accepted_line(accepted))
@@ -196,6 +198,14 @@ def _file(path: str) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{path!r} cannot be read: {reason}") from error
+
+
+def _collect_signals() -> list[int]:
+    """From here on a signal stops the accepted run, although what executes it is still being loaded."""
+    signals: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda caught, _: signals.append(caught))
+    return signals
 
 
 def _leave_now(number: int) -> None:

@@ -125,7 +125,7 @@ def _show_report(options: Options, target: Target, look: Look) -> None:
         )
     if options.json:
         output.out_bytes(json_line({"sessionId": run_dir.session_id, "runId": run_dir.run_id, "report": report}))
-    elif look.raw or not sys.stdout.isatty():
+    elif look.raw or not output.is_terminal(sys.stdout):
         output.out(report if report.endswith("\n") else f"{report}\n")
     else:
         output.out(plain.report_text(report, output.screen_of(sys.stdout, options)))

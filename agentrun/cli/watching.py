@@ -41,14 +41,14 @@ def end_view(options: Options, target: Target, audience: Shown, *, with_report: 
         return exits.of_run(view)
     report = run_dir.report()
     if report is not None and with_report:
-        if sys.stdout.isatty():
+        if output.is_terminal(sys.stdout):
             output.out("\n" + report_text(report, output.screen_of(sys.stdout, options)))
         else:
             output.out(report if report.endswith("\n") else f"{report}\n")
     screen = output.screen_of(sys.stderr, options)
     if not isinstance(audience, TerminalAudience):
         output.say(attention_text(view, screen))
-    if sys.stderr.isatty():
+    if output.is_terminal(sys.stderr):
         output.say(hints_after_send(view, screen))
     return exits.of_run(view)
 

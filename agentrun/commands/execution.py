@@ -44,12 +44,14 @@ LEFTOVER_GRACE = 1.0
 class Scene(NamedTuple):
     """Who is there while a run is executed in this process; `audience` None: nobody.
 
-    `warn` tells the user something that is no error; `leave_now` ends the process at a second Ctrl-C.
+    `warn` tells the user something that is no error; `leave_now` ends the process at a second Ctrl-C;
+    `signals` collects those that come while the run is not executed yet.
     """
 
     audience: Audience | None
     warn: Callable[[str], None]
     leave_now: Callable[[int], None]
+    signals: list[int]
     detached: bool = False
 
 
@@ -169,6 +171,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         audience=scene.audience or NoAudience(),
         end_leftovers=lambda: _end_leftovers_here(place, run_dir),
         leave_now=scene.leave_now,
+        signals=scene.signals,
         detached=scene.detached,
     )
 

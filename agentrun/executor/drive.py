@@ -24,7 +24,7 @@ STUBBORN_PAUSE = 0.5
 STUBBORN_ATTEMPTS = 10
 
 # What each signal means for a run in the foreground. A detached run hands over at SIGTERM instead.
-_SIGNALS = {
+_SIGNALS: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
     signal.SIGHUP: "the terminal was closed (SIGHUP)",
@@ -35,7 +35,7 @@ class Job(NamedTuple):
     """All that is needed to drive a run. `liveness` is the descriptor of the executor's lock, already held.
 
     `end_leftovers` ends every process that the run's tools left behind and returns the names of those that it could
-    not end. `leave_now` is called at a second Ctrl-C, and does not return.
+    not end. `leave_now` is called at a second Ctrl-C, and does not return. `signals` are those that came before.
     """
 
     session: SessionDir
@@ -46,6 +46,7 @@ class Job(NamedTuple):
     audience: Audience
     end_leftovers: Callable[[], Awaitable[list[str]]]
     leave_now: Callable[[int], None]
+    signals: list[int]
     detached: bool = False
 
 
@@ -69,10 +70,9 @@ async def _execute(job: Job) -> Ended:
     own_handle = job.session.tree.session(job.session.session_id)
     heartbeat = Heartbeat(own_handle, job.run_id, stretch.lease, job.terms.lease)
     heartbeat.start()
-    caught: list[int] = []
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_heed_signals, job, stretch, caught)
+            group.start_soon(_heed_signals, job, stretch)
             group.start_soon(_heed_others, stretch)
             group.start_soon(_heed_time, stretch)
             group.start_soon(_keep_time, job.audience)
@@ -86,7 +86,7 @@ async def _execute(job: Job) -> Ended:
         stretch.release()
     if stretch.fenced:
         raise stretch.fenced
-    return Ended(stretch.run_dir.load(), caught[0] if caught else None)
+    return Ended(stretch.run_dir.load(), job.signals[0] if job.signals else None)
 
 
 async def _work(job: Job, stretch: StoredStretch) -> None:
@@ -116,15 +116,17 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
         await anyio.sleep(STUBBORN_PAUSE)
 
 
-async def _heed_signals(job: Job, stretch: StoredStretch, caught: list[int]) -> None:
-    with anyio.open_signal_receiver(*_SIGNALS) as signals:
+async def _heed_signals(job: Job, stretch: StoredStretch) -> None:
+    with anyio.open_signal_receiver(*map(signal.Signals, _SIGNALS)) as signals:
+        if job.signals:
+            stretch.request_stop("signal", _SIGNALS[job.signals[0]], "signal", this_actor())
         async for number in signals:
             if job.detached and number == signal.SIGTERM:
                 stretch.hand_over("shutdown")
-            elif caught:
+            elif job.signals:
                 job.leave_now(number)
             else:
-                caught.append(number)
+                job.signals.append(number)
                 stretch.request_stop("signal", _SIGNALS[number], "signal", this_actor())
 
 

@@ -133,8 +133,9 @@ def operation_of(event: Event) -> Operation | None:
         return None
     if event.type == E.MODEL_REQUEST_STARTED:
         return Operation(
-            operation_id, MODEL, str(payload.get("model")), turn_id=payload.get("turnId"), status=OperationStatus.RUNNING,
-            attempt=payload.get("attempt", 1), registered_at=event.at, started_at=event.at,
+            operation_id, MODEL, str(payload.get("model")), turn_id=payload.get("turnId"),
+            status=OperationStatus.RUNNING, attempt=payload.get("attempt", 1),
+            registered_at=event.at, started_at=event.at,
         )  # fmt: skip
     if event.type == E.TOOL_REGISTERED:
         return Operation(

@@ -7,8 +7,10 @@ from typing import NamedTuple
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
 
 _FIELDS = frozenset(
-    ("formatVersion", "sessionId", "accountId", "title", "agent", "archived")
-    + ("workingDirectory", "remoteIds", "forkedFrom", "createdAt", "updatedAt", "revision")
+    (
+        *("formatVersion", "sessionId", "accountId", "title", "agent", "archived"),
+        *("workingDirectory", "remoteIds", "forkedFrom", "createdAt", "updatedAt", "revision"),
+    )
 )
 
 
