@@ -67,8 +67,7 @@ def execute(job: Job) -> Ended:
 
 async def _execute(job: Job) -> Ended:
     stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience)
-    own_handle = job.session.tree.session(job.session.session_id)
-    heartbeat = Heartbeat(own_handle, job.run_id, stretch.lease, job.terms.lease)
+    heartbeat = Heartbeat(job.session.another(), job.run_id, stretch.lease, job.terms.lease)
     heartbeat.start()
     try:
         async with anyio.create_task_group() as group:

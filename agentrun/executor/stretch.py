@@ -71,6 +71,8 @@ class StoredStretch:
         self._answered = anyio.Event()
         self._inputs: dict[int, Message] = {}
         self._draft = Draft(self.run_dir)
+        # The length of the conversation when it was last found to hold no undelivered input.
+        self._nothing_waits_at = -1
         self._executing_since: float | None = None
         self.lease = self._claim()
         self.conversation = self._earlier_conversation()
@@ -135,7 +137,7 @@ class StoredStretch:
         with recording(self.session) as writer:
             run = self._going_on(writer)
             if run is not None:
-                if any(message.mode == STEER for message in writer.undelivered(run)):
+                if self._is_steered(writer, run):
                     return "not started: the user has said something new"
                 started = {
                     "operationId": operation_id,
@@ -310,6 +312,16 @@ class StoredStretch:
         self.scope.cancel()
         kind, payload = line_of(event, lambda source: {"note": "the output was not kept"})
         self.run_dir.keep_stale(self.lease, {"type": kind.value, "at": clock.timestamp(), "payload": payload})
+
+    def _is_steered(self, writer: Writer, run: Run) -> bool:
+        """Whether a steer waits to be delivered. As long as nothing is said, looking costs one system call."""
+        size = self.session.messages.size()
+        if size == self._nothing_waits_at:
+            return False
+        waiting = writer.undelivered(run)
+        if not waiting:
+            self._nothing_waits_at = size
+        return any(message.mode == STEER for message in waiting)
 
     def _deliver(self, writer: Writer, run: Run, turn_id: str, at_rest: bool) -> None:
         inputs = [each for each in writer.undelivered(run) if at_rest or each.mode != FOLLOW_UP]

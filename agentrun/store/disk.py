@@ -59,6 +59,10 @@ class Directory:
         with speaking_of(path):
             return cls(os.open(path, _DIRECTORY), path)
 
+    def another(self) -> Directory:
+        """Another handle of the same directory."""
+        return Directory(os.dup(self.fd), self.path)
+
     def close(self) -> None:
         """Closes the descriptor; the handle cannot be used afterwards."""
         if self.fd >= 0:

@@ -25,6 +25,10 @@ _guard = _thread.allocate_lock()
 _in_process: dict[tuple[int, int], _InProcess] = {}
 
 
+class Held:
+    """Says that this thread holds a session's lock: what writes takes one, so that it cannot be called without."""
+
+
 class _InProcess:
     """flock(2) does not keep the threads of one process apart in a way that they could see; this does."""
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import pwd
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from agentrun import clock
 from agentrun.errors import CorruptRecord, FencedOut
@@ -23,12 +23,8 @@ from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import layout
 from agentrun.store.disk import Directory
 from agentrun.store.identity import this_process
-from agentrun.store.locks import is_executor_alive
+from agentrun.store.locks import Held, is_executor_alive
 from agentrun.store.log import Log
-
-if TYPE_CHECKING:
-    from agentrun.store.sessions import SessionDir
-    from agentrun.store.writer import Writer
 
 E = EventType
 
@@ -46,11 +42,13 @@ _COPY = 1 << 20
 class RunDir:
     """A run's directory."""
 
-    def __init__(self, session: SessionDir, run_id: str, directory: Directory) -> None:
-        self.session_directory = session.directory
-        self.session_id = session.session_id
-        self.account = session.account
+    def __init__(
+        self, account: str, session_id: str, run_id: str, session_directory: Directory, directory: Directory
+    ) -> None:
+        self.account = account
+        self.session_id = session_id
         self.run_id = run_id
+        self.session_directory = session_directory
         self.directory = directory
         self.events = Log(directory, layout.OPERATIONS)
         # The fold up to a byte of the log; checked against the log's length before it is trusted.
@@ -170,7 +168,7 @@ class RunDir:
 
     # --- writing, under the session's lock
 
-    def current(self, writer: Writer) -> Run:
+    def current(self, held: Held) -> Run:
         """The run now, with the sentinel taken up if one lies there."""
         run = self._caught_up()
         if self.stop_is_asked(run):
@@ -183,18 +181,18 @@ class RunDir:
         run = self._run
         return run is None or self.events.size() != self._offset or self.stop_is_asked(run)
 
-    def append_as_anyone(self, writer: Writer, kind: EventType, payload: Doc) -> Run:
+    def append_as_anyone(self, held: Held, kind: EventType, payload: Doc) -> Run:
         """Appends an event that needs no lease. Raises TransitionRefused."""
         return self._append(kind, payload)
 
-    def append(self, lease: Lease, writer: Writer, kind: EventType, payload: Doc, *, durable: bool = False) -> Run:
+    def append(self, lease: Lease, held: Held, kind: EventType, payload: Doc, *, durable: bool = False) -> Run:
         """Appends an event of the lease holder. Raises FencedOut, TransitionRefused."""
-        self.check(lease, writer)
+        self.check(lease, held)
         return self._append(kind, payload, durable=durable)
 
-    def check(self, lease: Lease, writer: Writer) -> Run:
+    def check(self, lease: Lease, held: Held) -> Run:
         """The run now, if `lease` still is its lease. Raises FencedOut."""
-        run = self.current(writer)
+        run = self.current(held)
         if run.generation != lease.generation:
             raise FencedOut(
                 f"{self.name} was taken over (generation {run.generation}, this process holds {lease.generation})",
@@ -204,17 +202,17 @@ class RunDir:
             )
         return run
 
-    def claim(self, writer: Writer, *, lease_seconds: float, timeout: float | None) -> Lease:
+    def claim(self, held: Held, *, lease_seconds: float, timeout: float | None) -> Lease:
         """Takes the lease in the next generation; the caller holds the liveness lock and goes on to execute.
 
         `timeout` is the run's whole executing time in seconds; what was used before counts.
         """
-        run = self.current(writer)
+        run = self.current(held)
         self.directory.ensure(layout.SCRATCH)
         for directory in (
             self.directory,
-            writer.session.directory.open(layout.RUNS),
-            writer.session.directory,
+            self.session_directory.open(layout.RUNS),
+            self.session_directory,
         ):
             directory.sync()
         lease = _new_lease(run.generation + 1, this_process(), lease_seconds)
@@ -230,33 +228,33 @@ class RunDir:
             started = {"inputMode": run.input_mode, "accountId": self.account, "timeoutAt": timeout_at}
             run = self._append(E.RUN_STARTED, started)
         self._write_lease(lease)
-        self.write_snapshot(writer)
+        self.write_snapshot(held)
         return lease
 
-    def renew(self, lease: Lease, writer: Writer, lease_seconds: float) -> Lease:
+    def renew(self, lease: Lease, held: Held, lease_seconds: float) -> Lease:
         """Renews the lease. Raises FencedOut."""
-        self.check(lease, writer)
+        self.check(lease, held)
         renewed = _new_lease(lease.generation, lease.owner, lease_seconds)
         self._write_lease(renewed)
         return renewed
 
-    def write_snapshot(self, writer: Writer, *, durable: bool = True) -> None:
+    def write_snapshot(self, held: Held, *, durable: bool = True) -> None:
         """Writes `run.json` as the events tell it now."""
         data = encode_document(self._caught_up().to_doc())
         self.directory.replace(layout.RUN, data, durable=durable)
 
-    def write_draft(self, lease: Lease, writer: Writer, text: str, *, fresh: bool) -> None:
+    def write_draft(self, lease: Lease, held: Held, text: str, *, fresh: bool) -> None:
         """Adds to the draft, or begins it anew. Not synced: a draft is never a delivery."""
-        self.check(lease, writer)
+        self.check(lease, held)
         data = text.encode("utf-8", "replace")
         if fresh:
             self.directory.replace(layout.DRAFT, data, durable=False)
         else:
             self.directory.append_bytes(layout.DRAFT, data)
 
-    def write_blob(self, lease: Lease, writer: Writer, source: BinaryIO) -> Doc:
+    def write_blob(self, lease: Lease, held: Held, source: BinaryIO) -> Doc:
         """Keeps the rest of `source` under its hash, synced; returns `{sha256 bytes}`."""
-        self.check(lease, writer)
+        self.check(lease, held)
         blobs = self.directory.ensure(layout.BLOBS)
         start = source.tell()
         digest, size = hashlib.sha256(), 0
@@ -270,7 +268,7 @@ class RunDir:
             self.directory.sync()
         return {"sha256": name, "bytes": size}
 
-    def write_report(self, writer: Writer, report: Doc) -> None:
+    def write_report(self, held: Held, report: Doc) -> None:
         """Puts the committed bytes in place as `report.md`, if they are not there yet."""
         found = self.directory.read(layout.REPORT)
         if found is not None and hashlib.sha256(found).hexdigest() == report["sha256"]:
@@ -281,7 +279,7 @@ class RunDir:
             raise CorruptRecord(f"{path}/{report['sha256']}: the report's bytes are gone", path=path, offset=0)
         self.directory.replace(layout.REPORT, data)
 
-    def write_sentinel(self, writer: Writer) -> None:
+    def write_sentinel(self, held: Held) -> None:
         """Leaves the cancel sentinel, durable; the intent is stored already."""
         if self.directory.stat(layout.CANCEL) is None:
             self.directory.replace(layout.CANCEL, b"")
@@ -291,7 +289,7 @@ class RunDir:
         stale = self.session_directory.ensure(layout.STALE)
         stale.append_bytes(layout.stale_name(self.run_id, lease.generation), encode_line(doc))
 
-    def end_lease(self, writer: Writer) -> None:
+    def end_lease(self, held: Held) -> None:
         """Removes `lease.json`: nobody holds the run any more."""
         self.directory.remove(layout.LEASE)
 

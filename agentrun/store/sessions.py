@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound
@@ -16,24 +15,26 @@ from agentrun.records.codec import Doc, check_version, decode
 from agentrun.records.message import PROMPT, Message
 from agentrun.records.session import Session
 from agentrun.store import layout
+from agentrun.store.activity import Activity
 from agentrun.store.disk import Directory
 from agentrun.store.locks import session_lock
 from agentrun.store.log import Log
 from agentrun.store.runs import RunDir
 
-if TYPE_CHECKING:
-    from agentrun.store.tree import Tree
-
 
 class SessionDir:
     """A session's directory. Handles may be shared by threads that read, not by threads that write."""
 
-    def __init__(self, tree: Tree, session_id: str, directory: Directory) -> None:
-        self.tree = tree
-        self.account = tree.account
+    def __init__(self, account: str, session_id: str, directory: Directory, activity: Activity) -> None:
+        self.account = account
         self.session_id = session_id
         self.directory = directory
+        self.activity = activity
         self.messages = Log(directory, layout.MESSAGES)
+
+    def another(self) -> SessionDir:
+        """A handle of its own, for another thread."""
+        return SessionDir(self.account, self.session_id, self.directory.another(), self.activity)
 
     def read(self) -> Session:
         """The session's document. Raises CorruptRecord if it is none or another session's."""
@@ -125,7 +126,9 @@ class SessionDir:
         if ids.run_number(run_id) is None:
             raise missing
         try:
-            return RunDir(self, run_id, self.directory.open(layout.RUNS).open(run_id))
+            return RunDir(
+                self.account, self.session_id, run_id, self.directory, self.directory.open(layout.RUNS).open(run_id)
+            )
         except NotFound as error:
             raise missing from error
 

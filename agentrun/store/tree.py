@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterator
 
 from agentrun import clock, ids
-from agentrun.errors import Ambiguous, Denied, NameTaken, NotFound, StorageFailed
-from agentrun.records.codec import Doc, encode_document, encode_line
+from agentrun.errors import Ambiguous, NameTaken, NotFound, StorageFailed
+from agentrun.records.codec import encode_document
 from agentrun.records.session import Session
 from agentrun.store import layout
-from agentrun.store.disk import Directory, speaking_of, write_all
+from agentrun.store.activity import Activity
+from agentrun.store.disk import Directory, speaking_of
 from agentrun.store.identity import account_name
-from agentrun.store.log import Log
 from agentrun.store.sessions import SessionDir
 
 LAST = "@last"
@@ -42,7 +42,7 @@ class Tree:
         )  # fmt: skip
         sessions = self._make_sessions()
         # The hint comes first: a session that the list does not know would be lost to the eye.
-        self.note_activity(name, durable=True)
+        self._activity().note(name, durable=True)
         _build_session(sessions, session)
         return self.session(name)
 
@@ -54,7 +54,7 @@ class Tree:
         if sessions is None:
             raise missing
         try:
-            return SessionDir(self, session_id, sessions.open(session_id))
+            return SessionDir(self.account, session_id, sessions.open(session_id), self._activity())
         except NotFound as error:
             raise missing from error
 
@@ -88,7 +88,7 @@ class Tree:
         if sessions is None:
             return
         seen: set[str] = set()
-        for name in self._active_names():
+        for name in self._activity().session_ids():
             if name not in seen:
                 seen.add(name)
                 if sessions.stat(name) is not None:
@@ -98,33 +98,10 @@ class Tree:
         for session in sorted(rest, key=lambda each: each.changed_at(), reverse=True):
             yield session.session_id
 
-    def note_activity(self, session_id: str, *, durable: bool = False) -> None:
-        """Notes that `session_id` changed now. A hint only: if it is lost, the records tell the same."""
+    def _activity(self) -> Activity:
         account = self._account()
-        if account is None:
-            return
-        fd = account.open_file(layout.ACTIVITY, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        assert fd is not None  # O_CREAT
-        path = account.at(layout.ACTIVITY)
-        try:
-            with speaking_of(path):
-                size = os.fstat(fd).st_size
-                # A line that another writer left torn must not swallow this one.
-                torn = size and os.pread(fd, 1, size - 1) != b"\n"
-                line = encode_line({"sessionId": session_id, "at": clock.timestamp()})
-                write_all(fd, b"\n" + line if torn else line)
-                if durable:
-                    os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def _active_names(self) -> Iterator[str]:
-        account = self._account()
-        if account is None:
-            return
-        for name in Log(account, layout.ACTIVITY).backward(_activity):
-            if not name.startswith("."):
-                yield name
+        assert account is not None  # only asked where there are sessions
+        return Activity(account)
 
     def _account(self) -> Directory | None:
         try:
@@ -204,13 +181,3 @@ def _only_match(text: str, names: list[str]) -> str:
             hint="give more of the id",
         )
     return matches[0]
-
-
-def _activity(doc: Doc) -> str:
-    name = doc.get("sessionId")
-    if not isinstance(name, str):
-        raise ValueError("no sessionId")
-    try:
-        return ids.checked_id(name, "session")
-    except Denied as error:
-        raise ValueError("no session id") from error

@@ -13,11 +13,12 @@ from agentrun import clock
 from agentrun.records.message import ENDED, PROMPT, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.store import layout
+from agentrun.store.locks import Held
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 
 
-class Writer:
+class Writer(Held):
     """A session whose lock is held by this thread."""
 
     def __init__(self, session: SessionDir) -> None:
@@ -29,7 +30,7 @@ class Writer:
         message = Message(0, self.session.session_id, run_id, role, mode, text, clock.timestamp(), **fields)
         doc = log.append(lambda seq: message._replace(seq=seq).to_doc())
         log.sync()
-        self.session.tree.note_activity(self.session.session_id)
+        self.session.activity.note(self.session.session_id)
         return message._replace(seq=doc["seq"])
 
     def open_runs(self) -> list[RunDir]:

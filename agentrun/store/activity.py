@@ -1,0 +1,50 @@
+"""`activity.jsonl`: which session of an account changed last. A hint: if it is lost, the records tell the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from agentrun import clock, ids
+from agentrun.errors import Denied
+from agentrun.records.codec import Doc, encode_line
+from agentrun.store.disk import Directory, speaking_of, write_all
+from agentrun.store.layout import ACTIVITY
+from agentrun.store.log import Log
+
+
+class Activity:
+    """The hint of the account whose directory is `account`."""
+
+    def __init__(self, account: Directory) -> None:
+        self._account = account
+
+    def note(self, session_id: str, *, durable: bool = False) -> None:
+        """Notes that a session changed now. Needs no lock: a line is one append."""
+        fd = self._account.open_file(ACTIVITY, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        assert fd is not None  # O_CREAT
+        try:
+            with speaking_of(self._account.at(ACTIVITY)):
+                size = os.fstat(fd).st_size
+                # A line that another writer left torn must not swallow this one.
+                torn = size and os.pread(fd, 1, size - 1) != b"\n"
+                line = encode_line({"sessionId": session_id, "at": clock.timestamp()})
+                write_all(fd, b"\n" + line if torn else line)
+                if durable:
+                    os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def session_ids(self) -> Iterator[str]:
+        """The sessions that were noted, the last one first, each as often as it was noted."""
+        return Log(self._account, ACTIVITY).backward(_session_id)
+
+
+def _session_id(doc: Doc) -> str:
+    name = doc.get("sessionId")
+    if not isinstance(name, str):
+        raise ValueError("no sessionId")
+    try:
+        return ids.checked_id(name, "session")
+    except Denied as error:
+        raise ValueError("no session id") from error
