@@ -140,7 +140,7 @@ def test_how_it_ended_is_what_is_reported(
 
 @pytest.mark.parametrize(("effect", "effects"), [("read", False), ("write", True)])
 def test_a_time_out_ends_it_and_only_a_read_may_be_repeated(tmp_path: Path, effect: str, effects: bool) -> None:
-    driven = shell(tmp_path, "echo half; echo why >&2; exec sleep 60", timeout=0.1, grace=0.05, effect=effect)
+    driven = shell(tmp_path, "echo half; echo why >&2; exec sleep 60", timeout=1, grace=0.05, effect=effect)
     outcome = call(driven, Heard())
     assert printed(outcome) == b"half\n"
     assert (outcome.status, outcome.error) == (Status.TIMED_OUT, "it did not end within 0.1 s: why")

@@ -52,7 +52,7 @@ def test_a_configured_agent_works_with_its_model_and_tools(tmp_path: Path) -> No
     agent = build_agent(config, config.agent(None), surroundings(tmp_path))
     stretch = FakeStretch("go")
     assert anyio.run(stretch.drive, agent) is RunStatus.COMPLETED
-    assert stretch.report == 'It says {"sql":"x"}\n'
+    assert stretch.report == 'It says {"sql":"x"}'
     registered = next(event for event in stretch.events if event.type == "tool.registered")
     assert registered.payload["resource"] == "warehouse"
 

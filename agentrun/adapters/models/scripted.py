@@ -80,7 +80,8 @@ class ScriptedModel:
         def result(match: re.Match[str]) -> str:
             if match[1] not in results:
                 raise ModelFailed(f"{self._source}: turn {turn.number} cites {match[0]}, which has no result yet")
-            return results[match[1]]
+            # As a shell does with `$(...)`: a result is cited in the middle of a sentence, too.
+            return results[match[1]].rstrip("\n")
 
         return _RESULT.sub(result, text)
 
