@@ -521,7 +521,7 @@ def test_what_is_spared_lives_on_with_all_below_it(mark: Mark) -> None:
         spared.append(int(line))
 
     script = "sh -c 'sleep 60; :' & echo $! >&3; wait"
-    outcome = shell(script, mark, timeout=0.1, on_line=spare_the_child, spare=lambda: spared)
+    outcome = shell(script, mark, timeout=1, on_line=spare_the_child, spare=lambda: spared)
     assert outcome.timed_out
     assert (outcome.signal, outcome.output_open) == (signal.SIGTERM, True)
     assert len(marked(mark)) == 2
