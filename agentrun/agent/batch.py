@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import anyio
 
 from agentrun.agent.events import RemoteIdLearned, RequestFinished, ToolFinished, ToolRegistered
-from agentrun.agent.protocols import Invocation, Question, Stretch, Tool, ToolOutcome
+from agentrun.agent.protocols import STEERED, Invocation, Question, Stretch, Tool, ToolOutcome
 from agentrun.agent.transcript import Transcript, Turn
 from agentrun.records.codec import Doc
 from agentrun.records.operation import READ, WRITE, Operation
@@ -154,7 +154,10 @@ class Batch:
         """The calls that wait for an approval and get it, asked for one after the other."""
         approved = []
         for call in self._pending():
-            if await self._is_approved(call):
+            # A call that will not start any more must not be asked about.
+            if self._stretch.is_steered():
+                await self._skip(call, STEERED)
+            elif await self._is_approved(call):
                 approved.append(call)
         return approved
 
@@ -247,7 +250,7 @@ class Batch:
                     ToolFinished(call.operation_id, call.attempt, Status.CANCELLED, error=stopped)
                 )
             elif call.status is Status.PENDING and self._transcript.is_ending:
-                await self._stretch.record(_never_started(call, "the run was stopped before it"))
+                await self._stretch.record(_never_started(call, "the run was stopped before it started"))
 
 
 class _RemoteIds:

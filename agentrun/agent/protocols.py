@@ -19,6 +19,10 @@ from agentrun.states import OperationStatus
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 
 
+# Why a call is skipped when a steer has come: the model decides anew, knowing it.
+STEERED = "the user has said something new"
+
+
 class ToolCall(NamedTuple):
     """A call that the model asks for; `call_id` is the model's own name for it.
 
@@ -215,6 +219,9 @@ class Stretch(Protocol):
 
         Otherwise nothing was stored, the call must not start, and the text says why (a steer has come).
         """
+
+    def is_steered(self) -> bool:
+        """Whether the user has said something that nothing further of this reply may start before."""
 
     async def ask(self, question: Question) -> None:
         """Asks the user, and returns once the answer is stored: the next request delivers it.

@@ -22,7 +22,7 @@ from agentrun.agent.events import (
     ToolRegistered,
     as_stored,
 )
-from agentrun.agent.protocols import Agent, Conversation, Question
+from agentrun.agent.protocols import STEERED, Agent, Conversation, Question
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import ANSWER, FOLLOW_UP, PROMPT, STEER, Message
@@ -189,11 +189,14 @@ class FakeStretch:
 
     async def start_call(self, operation_id: str, tool_call_id: str, tool_name: str, attempt: int) -> str | None:
         await self._check()
-        if any(message.mode == STEER for message in self._undelivered()):
-            return "the user has said something new"
+        if self.is_steered():
+            return STEERED
         started = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
         await self._store(E.TOOL_STARTED, started | {"attempt": attempt})
         return None
+
+    def is_steered(self) -> bool:
+        return any(message.mode == STEER for message in self._undelivered())
 
     async def ask(self, question: Question) -> None:
         await self._check()

@@ -173,7 +173,7 @@ def test_remote_ids_are_passed_on_and_nonsense_is_only_noted(
     printed(outcome)
     assert heard.remote_ids == ids
     assert outcome.status is Status.SUCCEEDED
-    noted = f'{ignored} lines on descriptor 3 were no {{"remoteId": ...}} and were ignored'
+    noted = f'ignored on descriptor 3, since they are no {{"remoteId": ...}}: {ignored} lines'
     assert outcome.note == (noted if ignored else None)
 
 

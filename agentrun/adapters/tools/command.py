@@ -185,7 +185,7 @@ def _note(outcome: Outcome, lines: _RemoteIdLines) -> str | None:
     if outcome.output_open:
         notes.append("another process still held the output open when the command had ended")
     if lines.ignored:
-        notes.append(f'{lines.ignored} lines on descriptor 3 were no {{"remoteId": ...}} and were ignored')
+        notes.append(f'ignored on descriptor 3, since they are no {{"remoteId": ...}}: {lines.ignored} lines')
     if outcome.survivors:
         alive = ", ".join(f"{each.pid} ({each.command})" for each in outcome.survivors)
         notes.append(f"these processes could not be ended: {alive}")
