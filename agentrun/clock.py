@@ -9,11 +9,13 @@ import time
 
 # Counts suspended time on Linux (clock_gettime(2)); elsewhere the monotonic clock is the nearest.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+# The end of the year 9999, the last second that RFC 3339 can write: a limit that is further away is none.
+_LAST = 253402300799.0
 
 
 def timestamp(seconds: float | None = None) -> str:
     """`seconds` since the epoch (default: now) as RFC 3339 UTC with milliseconds, `2026-01-02T03:04:05.678Z`."""
-    milliseconds = int((wall_seconds() if seconds is None else seconds) * 1000)
+    milliseconds = int(min(wall_seconds() if seconds is None else seconds, _LAST) * 1000)
     whole, rest = divmod(milliseconds, 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{rest:03d}Z"
 

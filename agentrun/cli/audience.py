@@ -10,7 +10,7 @@ import anyio
 
 from agentrun.cli import output
 from agentrun.cli.options import Options
-from agentrun.cli.output import ReaderGone
+from agentrun.cli.outlet import Outlet
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import Message
@@ -28,17 +28,12 @@ class JsonAudience:
 
     can_answer = False
 
-    def __init__(self) -> None:
-        self._is_read = True
+    def __init__(self, outlet: Outlet) -> None:
+        self.outlet = outlet
 
     def event(self, event: Event) -> None:
-        """Prints it. The reader may go away; the run goes on."""
-        if not self._is_read:
-            return
-        try:
-            output.out_bytes(json_line(event.to_doc()))
-        except ReaderGone:
-            self._is_read = False
+        """Prints it."""
+        self.outlet.write_bytes(json_line(event.to_doc()))
 
     def message(self, message: Message) -> None:
         """The stream is one of events."""
@@ -55,32 +50,33 @@ class JsonAudience:
         return None
 
     def finish(self, detail: RunDetail | None) -> None:
-        """Everything is printed."""
+        """Everything is printed, once it is read."""
+        self.outlet.drain()
 
 
 class TerminalAudience:
     """The live view on a terminal; on it, questions are asked right there."""
 
-    def __init__(self, stream: TextIO, options: Options) -> None:
-        self._live = Live(output.screen_of(stream, options), stream, size=lambda: output.size_of(stream))
+    def __init__(self, stream: TextIO, outlet: Outlet, options: Options) -> None:
+        self.outlet = outlet
+        self._live = Live(output.screen_of(stream, options), outlet, size=lambda: output.size_of(stream))
         self._draft = ""
-        self._is_read = True
         self.can_answer = output.is_terminal(sys.stdin)
 
     def event(self, event: Event) -> None:
         """Shows it."""
         if event.type == EventType.MODEL_REQUEST_STARTED:
             self._draft = ""
-        self._show(lambda: self._live.event(event))
+        self._live.event(event)
 
     def message(self, message: Message) -> None:
         """Shows it."""
-        self._show(lambda: self._live.message(message))
+        self._live.message(message)
 
     def draft(self, text: str) -> None:
         """Shows it."""
         self._draft += text
-        self._show(lambda: self._live.draft(self._draft))
+        self._live.draft(self._draft)
 
     def whole_draft(self, text: str) -> None:
         """Shows the draft as it stands, for a viewer who reads it from the tree."""
@@ -89,31 +85,25 @@ class TerminalAudience:
 
     def tick(self) -> float:
         """Redraws what changes with time."""
-        self._show(self._live.tick)
+        self._live.tick()
+        if not (self.outlet.is_read and self._live.is_redrawn):
+            return IDLE
         due = self._live.next_tick()
         # Something that comes later is drawn when it comes, if it is due at once; else a moment later.
         return 0.1 if due is None else max(due, 0.02)
 
     async def ask(self, waiting: Doc) -> str | None:
         """Asks on the terminal. None when the user leaves with Ctrl-D."""
-        self._show(self._live.pause)
+        self._live.pause()
         try:
-            return await _ask(waiting)
+            return await _ask(waiting, self.outlet)
         finally:
-            self._show(self._live.resume)
+            self._live.resume()
 
     def finish(self, detail: RunDetail | None) -> None:
         """Takes the moving part away and says how the run stands."""
-        self._show(lambda: self._live.finish(detail))
-
-    def _show(self, draw: object) -> None:
-        if not self._is_read:
-            return
-        try:
-            draw()  # type: ignore[operator]
-        except OSError:
-            # The terminal is gone; its SIGHUP, not this, decides about the run.
-            self._is_read = False
+        self._live.finish(detail)
+        self.outlet.drain()
 
 
 class QuietAudience(JsonAudience):
@@ -126,23 +116,31 @@ class QuietAudience(JsonAudience):
 Shown = JsonAudience | TerminalAudience
 
 
-def audience_for(options: Options) -> Shown:
-    """Who looks on: standard output's terminal, else standard error's, else a reader of JSON or of the report."""
+def audience_for(options: Options, *, patient: bool = False) -> Shown:
+    """Who looks on: standard output's terminal, else standard error's, else a reader of JSON or of the report.
+
+    For a viewer it is `patient`: it waits for its reader. An executor does not.
+    """
     if options.json:
-        return JsonAudience()
-    for stream in (sys.stdout, sys.stderr):
+        return JsonAudience(Outlet(1, patient=patient))
+    for fd, stream in ((1, sys.stdout), (2, sys.stderr)):
         if output.is_terminal(stream):
-            return TerminalAudience(stream, options)
-    return QuietAudience()
+            return TerminalAudience(stream, Outlet(fd, patient=patient), options)
+    return QuietAudience(Outlet(1, patient=patient))
 
 
-async def _ask(waiting: Doc) -> str | None:
+async def _ask(waiting: Doc, outlet: Outlet) -> str | None:
     is_approval = waiting.get("kind") == "approval"
     while True:
-        output.say("approve? [y/n] " if is_approval else "> ")
-        line = await _line()
+        outlet.write("approve? [y/n] " if is_approval else "> ")
+        try:
+            line = await _line()
+        except BaseException:
+            # Answered from elsewhere, or stopped: what comes next must not stand behind the prompt.
+            outlet.write("\n")
+            raise
         if line is None:
-            output.say("\n")
+            outlet.write("\n")
             return None
         text = line.strip()
         if not is_approval and text:
@@ -154,5 +152,11 @@ async def _ask(waiting: Doc) -> str | None:
 async def _line() -> str | None:
     """A line from the terminal, which hands out whole lines; waiting for it can be cancelled, unlike a thread."""
     await anyio.wait_readable(0)
-    data = os.read(0, 1 << 16)
+    try:
+        data = os.read(0, 1 << 16)
+    except OSError:
+        data = b""
+    if not data and output.is_left(0):
+        # Not Ctrl-D: the terminal was closed. Its SIGHUP decides about the run; until then others may answer.
+        await anyio.sleep_forever()
     return data.decode("utf-8", "surrogateescape") if data else None

@@ -16,6 +16,7 @@ from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
 
 def main() -> NoReturn:
     """Runs the command line of this process and exits."""
+    output.occupy_standard_descriptors()
     argv = sys.argv[1:]
     options = Options(json="--json" in argv)
     try:
@@ -43,6 +44,11 @@ def _run(options: Options, rest: list[str]) -> int:
         result = typer.main.get_command(app)(rest, standalone_mode=False, prog_name="agentrun", obj=options)
     except typer.Abort:
         return exits.of_signal(signal.SIGINT)
+    except SystemExit as error:
+        raise ReaderGone from error  # typer leaves so when it cannot print its help into a closed pipe
+    except OSError:
+        output.out_bytes(b"")  # help is printed past `output`: this raises what it should if that was what failed
+        raise
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         hint = f"see: {context.command_path if context else 'agentrun'} --help"

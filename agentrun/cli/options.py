@@ -54,4 +54,4 @@ def wants_colour(options: Options) -> bool:
 
 def is_dumb() -> bool:
     """Whether the terminal can only print."""
-    return os.environ.get("TERM", "dumb") == "dumb"
+    return os.environ.get("TERM") in (None, "", "dumb")

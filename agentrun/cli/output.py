@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import stat
 import sys
 from typing import TextIO
@@ -29,16 +30,35 @@ def out_bytes(data: bytes) -> None:
     """As `out`, for what is encoded already."""
     try:
         sys.stdout.flush()
+    except OSError as error:
+        raise _failed(1, error) from error
+    write(1, data)
+
+
+def write(fd: int, data: bytes) -> None:
+    """Writes all of `data` to standard output (1) or standard error (2). Raises ReaderGone, StorageFailed."""
+    try:
         view = memoryview(data)
         while view:
-            view = view[os.write(1, view) :]
-    except BrokenPipeError as error:
-        raise ReaderGone from error
+            view = view[os.write(fd, view) :]
     except OSError as error:
-        if error.errno == errno.EIO and stat.S_ISCHR(os.fstat(1).st_mode):
-            raise ReaderGone from error  # a terminal that was closed
-        name = errno.errorcode.get(error.errno or 0, "unknown error")
-        raise StorageFailed(f"standard output: {os.strerror(error.errno or 0)} ({name})") from error
+        raise _failed(fd, error) from error
+
+
+def is_left(fd: int) -> bool:
+    """Whether the reader of the pipe or terminal behind `fd` is gone for good."""
+    poll = select.poll()
+    poll.register(fd, 0)
+    return bool(poll.poll(0))
+
+
+def _failed(fd: int, error: OSError) -> ReaderGone | StorageFailed:
+    # EIO: a terminal that was closed.
+    if isinstance(error, BrokenPipeError) or (error.errno == errno.EIO and stat.S_ISCHR(os.fstat(fd).st_mode)):
+        return ReaderGone()
+    name = errno.errorcode.get(error.errno or 0, "unknown error")
+    what = "standard output" if fd == 1 else "standard error"
+    return StorageFailed(f"{what}: {os.strerror(error.errno or 0)} ({name})")
 
 
 def say(text: str) -> None:
@@ -64,6 +84,23 @@ def screen_of(stream: TextIO | None, options: Options) -> Screen:
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a person reads `stream`; None is a stream that was closed when the process began."""
     return stream is not None and not stream.closed and stream.isatty()
+
+
+def occupy_standard_descriptors() -> None:
+    """Puts the null device where standard input, output or error are closed.
+
+    A file of the tree would get that number otherwise, and a message for the user would be written into it.
+    """
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    # Python has no stream where there was no descriptor. Standard input stays none: there is nothing to read.
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process lasts
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - likewise
 
 
 def size_of(stream: TextIO) -> tuple[int, int]:

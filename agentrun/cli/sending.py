@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
-from agentrun.cli.audience import Shown, audience_for
+from agentrun.cli.audience import audience_for
 from agentrun.cli.options import Options
 from agentrun.cli.watching import end_view, watch
 from agentrun.commands import control, sessions
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 def new(options: Options, title: str, *, session_id: str | None, agent: str | None, text: str | None) -> int:
     """Makes a session, prints its id, and sends it a first prompt if there is one."""
     place = options.place()
-    session = sessions.new(place.tree, title=title, session_id=session_id, agent=agent, working_directory=os.getcwd())
+    session = sessions.new(place.tree, title=title, session_id=session_id, agent=agent, working_directory=_here())
     if options.json:
         output.out_bytes(json_line({"session": session.to_doc()}))
     else:
@@ -61,7 +61,7 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     text = read_text(words)
     place = options.place()
     target = find(place.tree, session)
-    acceptance = control.say(target, _saying(place, target, text, asked))
+    acceptance = control.say(place, target, _saying(place, target, text, asked))
     joined = Target(target.session, acceptance.accepted.run_id)
     if asked.detach:
         if acceptance.liveness is not None:
@@ -69,11 +69,13 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
         _acknowledge_detached(options, acceptance.accepted)
         return OK
     signals = _collect_signals() if acceptance.liveness is not None else []
-    audience = audience_for(options)
-    _acknowledge(options, acceptance, audience)
+    audience = audience_for(options, patient=acceptance.liveness is None)
     if acceptance.liveness is None:
+        _acknowledge(options, acceptance)
         return watch(options, joined, audience, with_report=acceptance.began)
     scene = Scene(audience, warn=lambda said: output.say(f"agentrun: {said}\n"), leave_now=_leave_now, signals=signals)
+    # From here on the run is ours, and goes on whoever reads of it.
+    audience.outlet.attempt(lambda: _acknowledge(options, acceptance))
     ended = execute(place, joined.run(), acceptance.liveness, scene)
     code = end_view(options, joined, audience, with_report=acceptance.began)
     return exits.of_signal(ended.signal) if ended.signal else code
@@ -85,7 +87,7 @@ def steer(options: Options, session: str, words: Words, *, key: str | None, if_e
     target = find(place.tree, session)
     asked = Asked(mode=STEER, key=key, if_ended=if_ended)
     saying = _saying(place, target, read_text(words), asked)._replace(drive=if_ended is not None)
-    acceptance = control.say(target, saying)
+    acceptance = control.say(place, target, saying)
     if acceptance.liveness is not None:
         start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)
     _print_accepted(options, acceptance.accepted)
@@ -96,11 +98,19 @@ def settle(options: Options, session: str, operation: str | None, *, approved: b
     """Gives or refuses an approval; the run goes on, detached if nobody executes it."""
     place = options.place()
     target = find(place.tree, session)
-    acceptance = control.settle(target, operation, approved, note)
+    acceptance = control.settle(place, target, operation, approved, note)
     if acceptance.liveness is not None:
         start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)
     _print_accepted(options, acceptance.accepted)
     return OK
+
+
+def _here() -> str | None:
+    """The working directory, for agents that run in it; None if it has been removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
 
 
 def read_text(words: Words) -> str:
@@ -154,7 +164,7 @@ def _duration(text: str | None) -> float | None:
     return parse_duration(text)
 
 
-def _acknowledge(options: Options, acceptance: control.Acceptance, audience: Shown) -> None:
+def _acknowledge(options: Options, acceptance: control.Acceptance) -> None:
     """Says that an input was accepted; a pipe reads that on standard output only if no report is to follow."""
     accepted = acceptance.accepted
     if options.json:
@@ -204,7 +214,9 @@ def _collect_signals() -> list[int]:
     """From here on a signal stops the accepted run, although what executes it is still being loaded."""
     signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda caught, _: signals.append(caught))
+        # What is ignored stays so, as `nohup` wants it.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda caught, _: signals.append(caught))
     return signals
 
 

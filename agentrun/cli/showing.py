@@ -57,7 +57,7 @@ def follow(options: Options, name: str, look: Look) -> int:
     """Watches a run from its beginning, or from an event on, to where it ends or waits."""
     target = find(options.place().tree, name)
     named = Target(target.session, target.run().run_id)
-    return watch(options, named, audience_for(options), with_report=True, since=look.since or 0)
+    return watch(options, named, audience_for(options, patient=True), with_report=True, since=look.since or 0)
 
 
 def ls(options: Options, text: str, status: RunStatus | None, agent: str | None, *, archived: bool, limit: int) -> int:
@@ -77,12 +77,13 @@ def ls(options: Options, text: str, status: RunStatus | None, agent: str | None,
 
 
 def _show_session(options: Options, target: Target, look: Look) -> None:
-    view = showing.session_view(target.session, look.tail or showing.NEWEST)
+    unreadable: list[AgentrunError] = []
+    view = showing.session_view(target.session, unreadable, look.tail or showing.NEWEST)
     if options.json:
         output.out_bytes(json_line(session_doc(view)))
     else:
         output.out(plain.session_text(view, output.screen_of(sys.stdout, options)))
-    _warn(options, map(str, showing.damage(target.session)))
+    _warn(options, [*map(str, unreadable), *map(str, showing.damage(target.session))])
 
 
 def _show_run(options: Options, target: Target, look: Look) -> None:

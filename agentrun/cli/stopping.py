@@ -42,7 +42,7 @@ def _wait(target: Target, run_id: str, seconds: float | None) -> RunView:
     until = None if seconds is None else time.monotonic() + seconds
     follower = Follower(Target(target.session, run_id))
     try:
-        while not follower.view.run.is_over and follower.view.executor != "lost":
+        while not follower.is_over:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeRanOut(

@@ -8,6 +8,7 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.audience import Shown, TerminalAudience
 from agentrun.cli.options import Options
+from agentrun.cli.output import ReaderGone
 from agentrun.commands.names import Target
 from agentrun.commands.show import Follower, run_detail, told
 from agentrun.records.event import Event
@@ -22,6 +23,8 @@ def watch(options: Options, target: Target, audience: Shown, *, with_report: boo
             _show_news(follower, audience)
             if follower.is_over:
                 break
+            if not audience.outlet.is_read:
+                raise audience.outlet.failure or ReaderGone
             follower.wait(audience.tick())
     except KeyboardInterrupt:
         audience.finish(None)
@@ -37,6 +40,8 @@ def end_view(options: Options, target: Target, audience: Shown, *, with_report: 
     view = told(run_dir)
     detail = run_detail(target.session, run_dir)
     audience.finish(detail)
+    if audience.outlet.failure is not None:
+        raise audience.outlet.failure
     if options.json:
         return exits.of_run(view)
     report = run_dir.report()

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agentrun.commands.execution import end_leftovers, start_next
+from agentrun.commands.execution import check_executable, end_leftovers, start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
 from agentrun.lifecycle.routing import MODES, IfBusy, route
-from agentrun.lifecycle.winding_down import wind_down
+from agentrun.lifecycle.winding_down import WIND_DOWN_LEASE, end_overdue, wind_down
 from agentrun.records.lease import Lease
 from agentrun.records.message import ANSWER, PROMPT, Message
 from agentrun.records.run import Run
@@ -23,12 +23,10 @@ from agentrun.store.inbox import Input, Order
 from agentrun.store.locks import is_executor_alive, take_liveness
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
 __all__ = ["MODES", "Acceptance", "IfBusy", "Saying", "cancel", "said", "say", "settle"]
-
-# The lease of a canceller that winds down a dead executor's run: long enough for any grace period.
-WIND_DOWN_LEASE = 60.0
 
 
 class Saying(NamedTuple):
@@ -64,32 +62,40 @@ def said(text: str, key: str | None) -> Input:
     return Input(text, this_actor(), key)
 
 
-def say(target: Target, saying: Saying) -> Acceptance:
+def say(place: Place, target: Target, saying: Saying) -> Acceptance:
     """Accepts an input: where it goes is decided, stored and acknowledged in one hold of the session's lock.
 
     Raises Conflict and its kin (nothing was written), NotFound, ConfigError, StorageFailed.
     """
+    _end_what_was_stopped(place, target.session)
     with writing(target.session) as writer:
-        message = inbox.already_accepted(writer, saying.said)
+        earlier = inbox.already_accepted(writer, saying.said)
+        message = earlier
         if message is None:
+            _end_overdue(writer)
             inbox.check_last_seq(writer, saying.expect_seq)
             message = _accept(writer, target, saying)
         run_dir = target.session.run(message.run_id)
         run = run_dir.current(writer)
-        liveness = _take_if_undriven(run_dir, run, writer) if saying.drive else None
+        # Said again, it may be to a run that lost its executor since: what that left open is to be settled first.
+        lost = earlier is not None and run.status is RunStatus.RUNNING and run.lease_owner is not None
+        liveness = _take_if_undriven(run_dir, run, writer) if saying.drive and not lost else None
         mode = str(message.mode)
         accepted = Accepted(run.session_id, run.run_id, message.seq, mode, run.status)
         return Acceptance(accepted, liveness, began=mode == PROMPT)
 
 
-def settle(target: Target, operation_id: str | None, approved: bool, note: str | None) -> Acceptance:
+def settle(place: Place, target: Target, operation_id: str | None, approved: bool, note: str | None) -> Acceptance:
     """Gives or refuses the approval that a run waits for. Raises ImpossibleMode if it waits for none or another."""
     run_dir = target.run()
+    _end_what_was_stopped(place, target.session)
     with writing(target.session) as writer:
+        _end_overdue(writer)
         run = run_dir.current(writer)
         waiting = run.waiting_for or {}
         if waiting.get("kind") != "approval" or operation_id not in (None, waiting.get("operationId")):
             raise _not_waiting_for_approval(run, operation_id)
+        _check_next_stretch(run_dir, run)
         said = Input("approved" if approved else "denied", this_actor(), note=note)
         message = inbox.answer(writer, run_dir, said)
         run = run_dir.current(writer)
@@ -109,11 +115,9 @@ def cancel(place: Place, target: Target, reason: str) -> RunView:
             run_dir.events.sync()
             return _already_over(run_dir, run)
         run = inbox.request_stop(writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command")
-        lease, liveness = (None, None) if run.is_over else _take_over_if_lost(writer, run_dir)
-    if lease is not None:
-        _wind_down_lost(place, target, run_dir, lease)
-    if liveness is not None:
-        os.close(liveness)
+        taken = None if run.is_over else _take_over_if_lost(writer, run_dir)
+    if taken is not None:
+        _wind_down_lost(place, target.session, run_dir, taken)
     start_next(place, target.session)
     return run_dir.view()
 
@@ -128,7 +132,9 @@ def _accept(writer: Writer, target: Target, saying: Saying) -> Message:
     if active is None or mode == PROMPT:
         return _accept_prompt(writer, saying)
     if mode == ANSWER:
-        return inbox.answer(writer, target.session.run(active.run.run_id), saying.said)
+        run_dir = target.session.run(active.run.run_id)
+        _check_next_stretch(run_dir, active.run)
+        return inbox.answer(writer, run_dir, saying.said)
     return inbox.add_input(writer, active.run.run_id, mode, saying.said)
 
 
@@ -144,6 +150,21 @@ def _accept_prompt(writer: Writer, saying: Saying) -> Message:
 def _active_view(writer: Writer) -> RunView | None:
     run_id = writer.session.active()
     return writer.session.run(run_id).view() if run_id else None
+
+
+def _end_overdue(writer: Writer) -> None:
+    run_id = writer.session.active()
+    if run_id is not None:
+        end_overdue(writer, writer.session.run(run_id))
+
+
+def _check_next_stretch(run_dir: RunDir, run: Run) -> None:
+    """An answer is not taken if nobody could go on with it: the run would be lost instead of waiting.
+
+    Raises ConfigError.
+    """
+    if not is_executor_alive(run_dir.directory):
+        check_executable(run)
 
 
 def _named_run(target: Target, active: RunView | None, saying: Saying) -> RunView | None:
@@ -204,19 +225,50 @@ def _already_over(run_dir: RunDir, run: Run) -> RunView:
     raise _ended(run)
 
 
-def _take_over_if_lost(writer: Writer, run_dir: RunDir) -> tuple[Lease | None, int | None]:
+class _Taken(NamedTuple):
+    """A run that was taken over from an executor that is gone: its lease, and the lock to let go at the end."""
+
+    lease: Lease
+    liveness: int
+
+
+def _end_what_was_stopped(place: Place, session: SessionDir) -> None:
+    """Winds down the active run if it was told to stop and nobody is left who would do it: whoever comes next does."""
+    run_id = session.active()
+    if run_id is None:
+        return
+    view = session.run(run_id).view()
+    is_told = view.stop_asked or view.status is RunStatus.CANCELLING
+    if not is_told or view.executor not in ("lost", "none"):
+        return
+    run_dir = session.run(run_id)
+    with writing(session) as writer:
+        is_stopping = run_dir.current(writer).status is RunStatus.CANCELLING
+        taken = _take_over_if_lost(writer, run_dir) if is_stopping else None
+    if taken is not None:
+        _wind_down_lost(place, session, run_dir, taken)
+
+
+def _take_over_if_lost(writer: Writer, run_dir: RunDir) -> _Taken | None:
     if is_executor_alive(run_dir.directory):
-        return None, None
+        return None
     liveness = take_liveness(run_dir.directory)
     if liveness is None:
-        return None, None
-    return run_dir.claim(writer, lease_seconds=WIND_DOWN_LEASE, timeout=None), liveness
+        return None
+    return _Taken(run_dir.claim(writer, lease_seconds=WIND_DOWN_LEASE, timeout=None), liveness)
 
 
-def _wind_down_lost(place: Place, target: Target, run_dir: RunDir, lease: Lease) -> None:
+def _wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: _Taken) -> None:
     """Ends what the dead executor left running, then the run. What cannot be ended keeps it in `cancelling`."""
-    survivors = end_leftovers(place, run_dir)
-    with writing(target.session) as writer:
+    try:
+        survivors = end_leftovers(place, run_dir)
+        _end_run(session, run_dir, taken.lease, survivors)
+    finally:
+        os.close(taken.liveness)
+
+
+def _end_run(session: SessionDir, run_dir: RunDir, lease: Lease, survivors: list[str]) -> None:
+    with writing(session) as writer:
         if survivors:
             run_dir.end_lease(writer)
             raise Conflict(

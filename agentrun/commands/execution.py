@@ -94,6 +94,14 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
     return ended
 
 
+def check_executable(run: Run) -> None:
+    """Raises ConfigError if what the run was accepted with is gone, or cannot be driven any more."""
+    from agentrun.adapters.registry import Surroundings, build_agent
+
+    config = _config_of(run, warn=lambda _: None)
+    build_agent(config, config.agent(run.agent), Surroundings("", None, "", "", "", "", "", {}))
+
+
 def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
     """Starts a process that drives the run without this terminal; the lock passes to it without a gap.
 
@@ -101,7 +109,8 @@ def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
     """
     import sys
 
-    argv = [sys.executable, "-m", "agentrun.cli.detached", place.tree.root, place.tree.account]
+    # -P: a module in the directory where the user happens to be is not taken for one of ours.
+    argv = [sys.executable, "-P", "-m", "agentrun.cli.detached", place.tree.root, place.tree.account]
     argv += [run_dir.session_id, run_dir.run_id]
     environment = {name: value for name, value in place.environment.items() if name not in _OF_A_TOOL}
     null = os.devnull
@@ -150,7 +159,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
     from agentrun.executor.stretch import Terms
 
     run = run_dir.load()
-    config = _config_of(run, scene)
+    config = _config_of(run, scene.warn)
     agent = config.agent(run.agent)
     surroundings = Surroundings(
         root=place.tree.root,
@@ -176,7 +185,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
     )
 
 
-def _config_of(run: Run, scene: Scene) -> Config:
+def _config_of(run: Run, warn: Callable[[str], None]) -> Config:
     """The configuration that the run was accepted with. Raises ConfigError if it is gone."""
     from agentrun.config import load_config
 
@@ -188,7 +197,7 @@ def _config_of(run: Run, scene: Scene) -> Config:
         error.hint = f"{run.session_id}/{run.run_id} stays as it is until the file is there again"
         raise
     if path and config.sha256 != named.get("sha256"):
-        scene.warn(f"{path} has changed since {run.session_id}/{run.run_id} was accepted; it is used as it is now")
+        warn(f"{path} has changed since {run.session_id}/{run.run_id} was accepted; it is used as it is now")
     return config
 
 

@@ -8,12 +8,14 @@ from heapq import merge
 from typing import TypeVar
 
 from agentrun.commands.names import Target
+from agentrun.errors import AgentrunError
 from agentrun.records.event import Event
 from agentrun.records.message import Message
 from agentrun.records.operation import fold_operations
 from agentrun.records.views import RunDetail, RunView, SessionView, input_states
 from agentrun.states import RunStatus
 from agentrun.store.layout import DRAFT
+from agentrun.store.locks import is_executor_alive
 from agentrun.store.log import Damage
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
@@ -25,10 +27,18 @@ T = TypeVar("T")
 NEWEST = 20
 
 
-def session_view(session: SessionDir, tail: int = NEWEST) -> SessionView:
-    """A session and its newest runs. Raises CorruptRecord."""
-    views = tuple(session.run(run_id).view() for run_id in session.newest_run_ids(tail))
-    return SessionView(session.read(), views)
+def session_view(session: SessionDir, on_damage: list[AgentrunError], tail: int = NEWEST) -> SessionView:
+    """A session and its newest runs. A run that cannot be read hides no other: its error goes to `on_damage`.
+
+    Raises CorruptRecord if the session itself cannot be read.
+    """
+    views: list[RunView] = []
+    for run_id in session.newest_run_ids(tail):
+        try:
+            views.append(session.run(run_id).view())
+        except AgentrunError as error:
+            on_damage.append(error)
+    return SessionView(session.read(), tuple(views))
 
 
 def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST) -> RunDetail:
@@ -128,9 +138,17 @@ class Follower:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to wait for: the run ended, waits for the user, or has lost its executor."""
+        """Whether there is nothing to wait for: the run ended, waits for the user, or has lost its executor.
+
+        Not before `run.json` shows it, as long as somebody is there who writes it.
+        """
         status = self.view.status
-        return self.view.run.is_over or status is RunStatus.WAITING_INPUT or self.view.executor == "lost"
+        stands = self.view.run.is_over or status is RunStatus.WAITING_INPUT or self.view.executor == "lost"
+        return stands and (self._is_published() or not is_executor_alive(self.run_dir.directory))
+
+    def _is_published(self) -> bool:
+        snapshot = self.run_dir.snapshot()
+        return snapshot is not None and snapshot.status is self.view.run.status
 
     def _new_messages(self) -> Iterator[Message]:
         log = self.session.messages

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from math import inf
 from typing import NamedTuple
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentrun.agent.protocols import Agent
 from agentrun.errors import AgentrunError
 from agentrun.executor.audience import Audience
 from agentrun.executor.heartbeat import Heartbeat
 from agentrun.executor.stretch import StoredStretch, Terms
+from agentrun.lifecycle.winding_down import DEADLINE
 from agentrun.records.run import Run
 from agentrun.store.identity import this_actor
 from agentrun.store.sessions import SessionDir
@@ -116,10 +121,14 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
 
 
 async def _heed_signals(job: Job, stretch: StoredStretch) -> None:
-    with anyio.open_signal_receiver(*map(signal.Signals, _SIGNALS)) as signals:
+    # What was ignored when the process began stays so: `nohup`, and Ctrl-C for a background job of a script.
+    heeded = [each for each in map(signal.Signals, _SIGNALS) if signal.getsignal(each) is not signal.SIG_IGN]
+    with _caught(heeded) as signals:
         if job.signals:
             stretch.request_stop("signal", _SIGNALS[job.signals[0]], "signal", this_actor())
         async for number in signals:
+            if stretch.left:
+                continue  # it waits for the user, or for another executor: it is not ours to stop any more
             if job.detached and number == signal.SIGTERM:
                 stretch.hand_over("shutdown")
             elif job.signals:
@@ -127,6 +136,30 @@ async def _heed_signals(job: Job, stretch: StoredStretch) -> None:
             else:
                 job.signals.append(number)
                 stretch.request_stop("signal", _SIGNALS[number], "signal", this_actor())
+
+
+@contextmanager
+def _caught(numbers: Iterable[signal.Signals]) -> Iterator[MemoryObjectReceiveStream[int]]:
+    """The signals that come.
+
+    Not anyio's receiver: it counts bytes of a pipe, to which a tool's process adds when Ctrl-C hits it between its fork
+    and its exec. One press would count as two, and two leave the run where it is.
+    """
+    sender, receiver = anyio.create_memory_object_stream[int](inf)
+    loop = asyncio.get_running_loop()
+
+    def pass_on(number: int, _: object) -> None:
+        loop.call_soon_threadsafe(sender.send_nowait, number)
+
+    for number in numbers:
+        signal.signal(number, pass_on)
+    try:
+        yield receiver
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        sender.close()
+        receiver.close()
 
 
 async def _heed_others(stretch: StoredStretch) -> None:
@@ -151,7 +184,7 @@ async def _heed_time(stretch: StoredStretch) -> None:
         left = stretch.seconds_left()
         if left is not None and left[1] <= 0:
             words = {"timeout": "its time is used up", "answer_timeout": "no answer came in time"}
-            stretch.request_stop("timeout", words[left[0]], left[0], this_actor() | {"user": "deadline"})
+            stretch.request_stop("timeout", words[left[0]], left[0], this_actor() | {"user": DEADLINE})
             return
         # At least once a second: an answer or a question changes which limit runs.
         await anyio.sleep(min(left[1], 1.0) if left else 1.0)

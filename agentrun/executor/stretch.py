@@ -17,7 +17,7 @@ import anyio
 
 from agentrun import clock
 from agentrun.agent.events import AgentEvent, RequestFinished, ToolFinished, ToolRegistered
-from agentrun.agent.protocols import Conversation, Question
+from agentrun.agent.protocols import STEERED, Conversation, Question
 from agentrun.errors import FencedOut, NotFound, TransitionRefused
 from agentrun.executor.audience import Audience
 from agentrun.executor.draft import Draft
@@ -138,7 +138,7 @@ class StoredStretch:
             run = self._going_on(writer)
             if run is not None:
                 if self._is_steered(writer, run):
-                    return "not started: the user has said something new"
+                    return STEERED
                 started = {
                     "operationId": operation_id,
                     "toolCallId": tool_call_id,
@@ -150,6 +150,12 @@ class StoredStretch:
         if run is None or self.look():
             await self._stop_here()
         return None
+
+    def is_steered(self) -> bool:
+        """Whether a steer waits to be delivered."""
+        with recording(self.session) as writer:
+            run = self._going_on(writer)
+            return run is not None and self._is_steered(writer, run)
 
     async def ask(self, question: Question) -> None:
         """Waits for the user here if somebody is there, and else leaves the run waiting on disk."""
@@ -328,6 +334,8 @@ class StoredStretch:
         if inputs:
             # Whoever accepted them may have died before its sync; the delivery must not outlive them.
             self.session.messages.sync()
+            # The words come before what is made of them, also to those who look on.
+            self.show_messages()
         for mode, group in groupby(inputs, key=lambda message: message.mode):
             messages = list(group)
             self._inputs |= {message.seq: message for message in messages}

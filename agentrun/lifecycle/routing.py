@@ -80,7 +80,7 @@ def _taken(active: RunView) -> SlotTaken:
     name = f"{active.run.session_id}/{active.run.run_id}"
     return SlotTaken(
         f"{name} is active ({active.words})",
-        hint=_WHAT_NEXT.get(active.status, "watch it with: agentrun show -f {name}").format(name=name),
+        hint=_what_next(active, name),
         session_id=active.run.session_id,
         run_id=active.run.run_id,
     )
@@ -91,17 +91,26 @@ def _impossible(active: RunView, mode: str) -> ImpossibleMode:
     allowed = ", ".join(status for status in OPEN if status in POSSIBLE[mode])
     return ImpossibleMode(
         f"{name} is {active.words}; {_A[mode]} needs a run that is {allowed}",
-        hint=_WHAT_NEXT.get(active.status, "watch it with: agentrun show -f {name}").format(name=name),
+        hint=_what_next(active, name),
         session_id=active.run.session_id,
         run_id=active.run.run_id,
     )
+
+
+def _what_next(active: RunView, name: str) -> str:
+    if active.executor == "lost":
+        # Also one that is cancelling: waiting would never end, for nobody winds it down.
+        return _WHAT_NEXT[S.RECONCILING].format(name=name)
+    if active.status is S.WAITING_INPUT and _waits_for_approval(active):
+        return f"agentrun approve {name}, or agentrun deny {name}"
+    return _WHAT_NEXT.get(active.status, "watch it with: agentrun show -f {name}").format(name=name)
 
 
 def _needs_approval(active: RunView) -> ImpossibleMode:
     name = f"{active.run.session_id}/{active.run.run_id}"
     return ImpossibleMode(
         f"{name} waits for an approval, which a text cannot give",
-        hint=f"agentrun approve {name}, or agentrun deny {name}",
+        hint=_what_next(active, name),
         session_id=active.run.session_id,
         run_id=active.run.run_id,
     )

@@ -5,17 +5,25 @@ The executor does this after its agent has let go of everything, and so does who
 
 from __future__ import annotations
 
+import os
+
 from agentrun.records.lease import Lease
 from agentrun.records.operation import WRITE, Operation
 from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus, RunStatus
+from agentrun.store import inbox
 from agentrun.store.closing import finish
 from agentrun.store.identity import this_actor
+from agentrun.store.locks import take_liveness
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
 
 E = EventType
 LOST = "executor lost"
+# The actor of a stop that nobody asked for.
+DEADLINE = "deadline"
+# The lease, in seconds, of whoever winds down a run that it does not execute: long enough for any grace period.
+WIND_DOWN_LEASE = 60.0
 
 
 def wind_down(writer: Writer, lease: Lease, run_dir: RunDir, *, executing_ms: int = 0) -> Run:
@@ -30,12 +38,35 @@ def wind_down(writer: Writer, lease: Lease, run_dir: RunDir, *, executing_ms: in
     return finish(writer, lease, run_dir, end, executing_ms=executing_ms)
 
 
+def end_overdue(writer: Writer, run_dir: RunDir) -> None:
+    """Ends a run that waits on disk for an answer whose time is over. Nothing of it runs, so nothing has to be stopped.
+
+    A run with an executor is ended by that.
+    """
+    view = run_dir.view()
+    if not (view.overdue and view.status is RunStatus.WAITING_INPUT and view.executor == "none"):
+        return
+    liveness = take_liveness(run_dir.directory)
+    if liveness is None:
+        return
+    try:
+        actor = this_actor() | {"user": DEADLINE}
+        inbox.request_stop(
+            writer, run_dir, actor=actor, reason="no answer came in time", intent="timeout", via="answer_timeout"
+        )
+        wind_down(writer, run_dir.claim(writer, lease_seconds=WIND_DOWN_LEASE, timeout=None), run_dir)
+    finally:
+        os.close(liveness)
+
+
 def _settle(writer: Writer, lease: Lease, run_dir: RunDir, operation: Operation) -> None:
     if operation.status is OperationStatus.PENDING:
+        # Pending after an attempt: that one failed for now, and the next one will not be made.
+        started = operation.attempt > 0
         payload = {
             "operationId": operation.operation_id,
-            "status": OperationStatus.SKIPPED.value,
-            "error": "the run was stopped before it started",
+            "status": (OperationStatus.CANCELLED if started else OperationStatus.SKIPPED).value,
+            "error": f"the run was stopped before it {'was tried again' if started else 'started'}",
             "mayHaveEffects": False,
             "attempt": operation.attempt,
         }

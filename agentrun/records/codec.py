@@ -6,6 +6,7 @@ The standard library's parser is used, because loading it is what every quick co
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from agentrun.errors import Denied, UsageError
@@ -15,11 +16,17 @@ Doc = dict[str, Any]
 # Rises only with a change that older programs cannot read. Unknown fields and event types need no new version.
 FORMAT_VERSION = 1
 
-# JSON has no NaN and no Infinity, but Python's parser lets them in; their names are kept as text.
-_DECODER = json.JSONDecoder(parse_constant=str)
+
+def _float(text: str) -> float | str:
+    number = float(text)
+    return text if number in (math.inf, -math.inf) else number
+
+
+# JSON has no NaN and no Infinity, but Python's parser lets them in, and makes one of 1e999: kept as their text.
+_DECODER = json.JSONDecoder(parse_constant=str, parse_float=_float)
 # Python refuses integers of more than 4,300 digits; such a number is kept as its text.
 _PATIENT_DECODER = json.JSONDecoder(
-    parse_constant=str, parse_int=lambda digits: int(digits) if len(digits) < 4300 else digits
+    parse_constant=str, parse_float=_float, parse_int=lambda digits: int(digits) if len(digits) < 4300 else digits
 )
 _LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _DOCUMENT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
@@ -42,13 +49,9 @@ def decode(data: bytes) -> Doc:
     """The JSON object in `data`. Raises ValueError for anything else, whatever is wrong with it."""
     text = data.decode("utf-8")
     try:
-        value = _DECODER.decode(text)
+        value = _value(text)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        value = _PATIENT_DECODER.decode(text)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value
@@ -67,6 +70,15 @@ def check_version(doc: Doc, path: str) -> None:
 def without(doc: Doc, names: frozenset[str]) -> Doc:
     """The fields of `doc` that this version does not know; they survive rewriting."""
     return {name: value for name, value in doc.items() if name not in names}
+
+
+def _value(text: str) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return _PATIENT_DECODER.decode(text)
 
 
 def _encode(doc: Doc, encoder: json.JSONEncoder, ascii_encoder: json.JSONEncoder) -> bytes:

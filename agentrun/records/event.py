@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agentrun.records.codec import Doc, without
+from agentrun.states import EventType
 
 _FIELDS = frozenset(["sessionId", "runId", "seq", "type", "at", "generation", "payload"])
+
+# What the fold of a run relies on, where the field is there: a line that breaks it is damaged.
+_NUMBERS = frozenset({"messageSeq", "attempt"})
+_LISTS: dict[str, type] = {"messageSeqs": int, "returnedInputs": int, "references": str}
+_OBJECTS = frozenset({"usage", "report", "owner", "config", "parentRun"})
+_KNOWN = frozenset(kind.value for kind in EventType)
 
 
 class Event(NamedTuple):
@@ -41,6 +48,8 @@ class Event(NamedTuple):
             raise ValueError("no seq")
         if not (isinstance(kind, str) and type(generation) is int and isinstance(payload, dict)):
             raise ValueError("no event: type, generation or payload is missing")
+        if kind in _KNOWN:
+            _check_payload(payload)
         return cls(
             session_id=str(doc.get("sessionId")),
             run_id=str(doc.get("runId")),
@@ -51,3 +60,17 @@ class Event(NamedTuple):
             payload=payload,
             extra=without(doc, _FIELDS),
         )
+
+
+def _check_payload(payload: Doc) -> None:
+    for name, value in payload.items():
+        if (
+            (name in _NUMBERS and type(value) is not int)
+            or (name in _LISTS and not _is_list_of(_LISTS[name], value))
+            or (name in _OBJECTS and not (value is None or isinstance(value, dict)))
+        ):
+            raise ValueError(f"no event: {name} is of another type")
+
+
+def _is_list_of(kind: type, value: object) -> bool:
+    return isinstance(value, list) and all(type(each) is kind for each in value)

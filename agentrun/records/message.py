@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from agentrun.ids import run_number
 from agentrun.records.codec import Doc, without
 
 _FIELDS = frozenset(["seq", "sessionId", "runId", "role", "mode", "text", "at", "key", "actor", "accept", "questionId"])
+_ACCEPT_LISTS = ("references", "attachments", "behind")
 ROLES = ("user", "assistant", "system")
 
 # `mode` of a user's message is the kind of input; of the others, what the line is for.
@@ -64,9 +66,11 @@ class Message(NamedTuple):
         seq, run_id, role, text = doc.get("seq"), doc.get("runId"), doc.get("role"), doc.get("text")
         if type(seq) is not int or seq < 1:
             raise ValueError("no seq")
-        if not (isinstance(run_id, str) and role in ROLES and isinstance(text, str)):
+        if not (isinstance(run_id, str) and run_number(run_id) and role in ROLES and isinstance(text, str)):
             raise ValueError("no message: runId, role or text is missing")
         accept, actor = doc.get("accept"), doc.get("actor")
+        if isinstance(accept, dict) and not all(isinstance(accept.get(name) or [], list) for name in _ACCEPT_LISTS):
+            raise ValueError(f"no message: {', '.join(_ACCEPT_LISTS)} of accept must be lists")
         return cls(
             seq=seq,
             session_id=str(doc.get("sessionId")),

@@ -10,8 +10,11 @@ from agentrun.records.event import Event
 from agentrun.states import OPEN_OPERATION, OPERATION_TRANSITIONS, EventType, OperationStatus
 
 E = EventType
+O = OperationStatus  # noqa: E741 - short, as in `states`
 MODEL, TOOL = "model", "tool"
 READ, WRITE = "read", "write"
+# What can be found out about an operation afterwards; anything else (a probe's `running`) settles nothing.
+_FINDINGS = (O.SUCCEEDED, O.FAILED, O.CANCELLED, O.TIMED_OUT, O.UNKNOWN)
 
 
 class Operation(NamedTuple):
@@ -189,7 +192,10 @@ def _finished(operation: Operation, event: Event) -> Operation:
 
 def _settled(operation: Operation, event: Event) -> Operation:
     payload = event.payload
-    certain = payload.get("status") != OperationStatus.UNKNOWN
+    finding = payload.get("status")
+    if finding not in _FINDINGS and not (operation.status is O.PENDING and finding == O.SKIPPED):
+        return operation
+    certain = finding != O.UNKNOWN
     changes: Doc = {"finished_at": operation.finished_at or event.at}
     if payload.get("result") is not None:
         changes["result"] = payload["result"]
@@ -199,8 +205,8 @@ def _settled(operation: Operation, event: Event) -> Operation:
             "error": payload.get("error", operation.error),
             "may_have_effects": payload.get("mayHaveEffects") is True,
         }
-        return operation._replace(status=OperationStatus(payload["status"]), settled=certain, **changes)
-    return operation._moved(payload.get("status"), settled=certain or operation.settled, **changes)
+        return operation._replace(status=OperationStatus(finding), settled=certain, **changes)
+    return operation._moved(finding, settled=certain or operation.settled, **changes)
 
 
 _CHANGES: dict[str, Callable[[Operation, Event], Operation]] = {

@@ -287,6 +287,11 @@ def _failing(run: Run, event: Event) -> Run:
     return _ending(run, event, "failure")
 
 
+def _reconciling(run: Run, event: Event) -> Run:
+    # Whoever goes on asks again: a question is open only while the run waits for its answer.
+    return run._replace(waiting_for=None)
+
+
 def _finished(run: Run, event: Event) -> Run:
     payload = event.payload
     return run._replace(
@@ -343,6 +348,7 @@ _CHANGES: dict[str, Callable[[Run, Event], Run]] = {
     E.RUN_INPUT_RECEIVED: _answered,
     E.RUN_CANCEL_REQUESTED: _cancel_requested,
     E.RUN_FAILING: _failing,
+    E.RUN_RECONCILING: _reconciling,
     E.RUN_FINISHED: _finished,
     E.MODEL_REQUEST_STARTED: _operation,
     E.MODEL_REQUEST_FINISHED: _operation,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TextIO
 
 from agentrun.records.event import Event
 from agentrun.records.message import Message
@@ -17,7 +16,7 @@ from agentrun.records.operation import Operation
 from agentrun.records.run import Run
 from agentrun.records.views import RunDetail, RunView
 from agentrun.render import hints
-from agentrun.render.region import Region
+from agentrun.render.region import Region, Stream
 from agentrun.render.safe import excerpt, tail
 from agentrun.render.theme import QUESTION, USER, Screen, Span, Style, line, marked, run_status, say
 from agentrun.render.times import moment, running_time
@@ -42,7 +41,7 @@ class Live:
     def __init__(
         self,
         screen: Screen,
-        stream: TextIO,
+        stream: Stream,
         *,
         size: Callable[[], tuple[int, int]] | None = None,
         wall: Callable[[], float] = time.time,
@@ -92,6 +91,11 @@ class Live:
         after = _BETWEEN_AGES if self._told.is_going_on else None
         after = after if self._due_after is None else self._due_after
         return None if after is None else max(after - max(self._wall() - self._drawn_at, 0.0), 0.0)
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether anything on the screen changes with time, so that `tick` is wanted."""
+        return self._screen.interactive
 
     def pause(self) -> None:
         """Takes the region away, so that others may write; prints the question that is open.

@@ -8,17 +8,27 @@ there to the end of the screen removes the region and nothing else. So no row is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Protocol
 
 # ECMA-48 and DEC STD 070, which every terminal that is not `dumb` follows.
 _ERASE_BELOW = "\r\x1b[J"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 
 
+class Stream(Protocol):
+    """What is drawn on."""
+
+    def write(self, text: str, /) -> object:
+        """Takes text."""
+
+    def flush(self) -> object:
+        """Sends all that was taken."""
+
+
 class Region:
     """Draws on `stream`; nothing else may write there while lines are shown."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._shown: list[str] = []
 

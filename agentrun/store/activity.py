@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 
 from agentrun import clock, ids
-from agentrun.errors import Denied
 from agentrun.records.codec import Doc, encode_line
 from agentrun.store.disk import Directory, speaking_of, write_all
 from agentrun.store.layout import ACTIVITY
@@ -42,9 +41,6 @@ class Activity:
 
 def _session_id(doc: Doc) -> str:
     name = doc.get("sessionId")
-    if not isinstance(name, str):
+    if not (isinstance(name, str) and ids.is_id(name)):
         raise ValueError("no sessionId")
-    try:
-        return ids.checked_id(name, "session")
-    except Denied as error:
-        raise ValueError("no session id") from error
+    return name

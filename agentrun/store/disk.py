@@ -59,6 +59,10 @@ class Directory:
         with speaking_of(path):
             return cls(os.open(path, _DIRECTORY), path)
 
+    def is_there(self) -> bool:
+        """Whether the directory exists; see `Expected`."""
+        return True
+
     def another(self) -> Directory:
         """Another handle of the same directory."""
         return Directory(os.dup(self.fd), self.path)
@@ -121,6 +125,11 @@ class Directory:
                 return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
             except FileNotFoundError:
                 return None
+
+    def is_foreign(self, name: str) -> bool:
+        """Whether `name` is there and belongs to another user."""
+        found = self.stat(name)
+        return found is not None and found.st_uid != os.geteuid()
 
     def open_file(self, name: str, flags: int = os.O_RDONLY, *, names: int = 1) -> int | None:
         """A descriptor of the regular file `name`, None if it is not there; O_CREAT makes it.
@@ -259,6 +268,33 @@ class Directory:
                 os.close(fd)
 
 
+class Expected(Directory):
+    """The directory `name` in `parent` that has yet to be made: readers find nothing in it until it is there."""
+
+    def __init__(self, parent: Directory, name: str) -> None:
+        super().__init__(-1, parent.at(name))
+        self._parent = parent
+        self._name = name
+
+    def is_there(self) -> bool:
+        """Whether it has been made; then it is opened."""
+        if self.fd < 0:
+            try:
+                opened = self._parent.open(self._name)
+            except NotFound:
+                return False
+            self.fd, opened.fd = opened.fd, -1
+        return True
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """As of any directory."""
+        return super().stat(name) if self.is_there() else None
+
+    def open_file(self, name: str, flags: int = os.O_RDONLY, *, names: int = 1) -> int | None:
+        """As of any directory; for reading only."""
+        return super().open_file(name, flags, names=names) if self.is_there() else None
+
+
 def write_all(fd: int, data: bytes) -> None:
     """Writes all of `data`; a short write is followed by another one, which says why. Raises OSError."""
     view = memoryview(data)
@@ -281,7 +317,7 @@ def sync_for_reading(fd: int, path: str) -> None:
         data_sync(fd)
     except OSError as error:
         if error.errno not in _CANNOT_SYNC:
-            raise translated(error, path) from error
+            raise StorageFailed(f"{translated(error, path)}: whether the last record survived is unknown") from error
 
 
 def _read_all(fd: int) -> bytes:

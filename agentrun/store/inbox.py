@@ -10,7 +10,7 @@ import hashlib
 from typing import NamedTuple
 
 from agentrun import ids
-from agentrun.errors import KeyReused, SeqDiffers
+from agentrun.errors import ImpossibleMode, KeyReused, SeqDiffers
 from agentrun.records.codec import Doc, decode, encode_document
 from agentrun.records.message import ANSWER, PROMPT, Message
 from agentrun.records.run import Run
@@ -110,8 +110,15 @@ def add_input(writer: Writer, run_id: str, mode: str, said: Input) -> Message:
 
 
 def answer(writer: Writer, run_dir: RunDir, said: Input) -> Message:
-    """Answers the question that the run waits for; the run may go on then."""
+    """Answers the question that the run waits for; the run may go on then. Raises ImpossibleMode if there is none."""
     run = run_dir.current(writer)
+    if run.status is not RunStatus.WAITING_INPUT:
+        raise ImpossibleMode(
+            f"{run_dir.name} is {run.status} and waits for no answer",
+            hint=f"see what it does: agentrun show {run_dir.name}",
+            session_id=run.session_id,
+            run_id=run.run_id,
+        )
     question_id = (run.waiting_for or {}).get("questionId")
     note = {"extra": {"note": said.note}} if said.note else {}
     message = _append(writer, run.run_id, ANSWER, said, question_id=question_id, **note)
@@ -143,8 +150,13 @@ def _append(writer: Writer, run_id: str, mode: str, said: Input, **fields: objec
 
 
 def _next_run_id(writer: Writer) -> str:
-    prompt = writer.session.newest_prompt()
-    return ids.run_id((ids.run_number(prompt.run_id) or 0) + 1 if prompt else 1)
+    prompt = writer.newest_prompt()
+    number = (ids.run_number(prompt.run_id) or 0) + 1 if prompt else 1
+    # The line of a prompt may be damaged; its run's number is not free for that.
+    runs = writer.session.directory.open(layout.RUNS)
+    while runs.stat(ids.run_id(number)) is not None:
+        number += 1
+    return ids.run_id(number)
 
 
 def _hint_name(key: str) -> str:

@@ -78,6 +78,8 @@ def take_liveness(directory: Directory) -> int | None:
 
 def is_executor_alive(directory: Directory) -> bool:
     """Whether some process holds the executor's lock now."""
+    if not directory.is_there():
+        return False
     fd = _open_again(directory)
     try:
         with speaking_of(directory.path):

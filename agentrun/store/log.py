@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 _CHUNK = 1 << 16
 
+# Logs of which a sync failed in this process, by device and inode, and how: no handle of theirs appends any more.
+_given_up: dict[tuple[int, int], str] = {}
+
 
 class Damage(NamedTuple):
     """A line of `path` that is no record: where it stands, how long it is and what is wrong with it."""
@@ -36,19 +39,23 @@ class Damage(NamedTuple):
 class Log:
     """One log. `read` makes a record of a decoded line and raises ValueError if it is none.
 
-    `damage` collects the damaged lines that this handle came across.
+    `damage` lists the damaged lines that this handle came across.
     """
 
     def __init__(self, directory: Directory, name: str) -> None:
         self.directory = directory
         self.name = name
         self.path = directory.at(name)
-        self.damage: list[Damage] = []
+        self._damage: dict[int, Damage] = {}
         self._fd: int | None = None
         # The size and last number after this handle's own last look; trusted only while the size is still that.
         self._known_size = -1
         self._last_seq = 0
-        self._failed = False
+
+    @property
+    def damage(self) -> list[Damage]:
+        """The damaged lines that were passed over, in the order in which they were met."""
+        return list(self._damage.values())
 
     def close(self) -> None:
         """Closes the file; the next use opens it again."""
@@ -90,15 +97,19 @@ class Log:
         except OSError as error:
             # The kernel may have dropped the pages and will report success next time; only a new process, which
             # reads what is really there, may go on.
-            self._failed = True
-            raise StorageFailed(
-                f"{translated(error, self.path)}: whether the last record survived is unknown"
-            ) from error
+            words = f"{translated(error, self.path)}: whether the last record survived is unknown"
+            _given_up[_identity(fd)] = words
+            raise StorageFailed(words) from error
 
     def next_seq(self) -> int:
         """The number that the next record will have."""
         self._catch_up(self._open_for_append())
         return self._last_seq + 1
+
+    def last_seq(self) -> int:
+        """The number of the last complete line, whether it can be read or not; 0 without any."""
+        fd = self._open_for_reading()
+        return 0 if fd is None else self._seq_at_end(fd, os.fstat(fd).st_size)
 
     def size(self) -> int:
         """The length in bytes now."""
@@ -139,7 +150,8 @@ class Log:
             return 0
         low, high = 0, os.fstat(fd).st_size
         while low < high:
-            middle = (low + high) // 2
+            # No line begins between there and the half: a very long one is passed over in one step.
+            middle = max(low, _line_start(fd, (low + high) // 2))
             start, found = self._first_numbered(fd, middle, high)
             if found is None or found >= seq:
                 high = middle
@@ -156,13 +168,15 @@ class Log:
     # --- below
 
     def _open_for_append(self) -> int:
-        if self._failed:
-            raise StorageFailed(f"{self.path}: an earlier sync failed, so this process appends no more")
         if self._fd is None or not self._writable:
             self.close()
             self._fd = self.directory.open_file(self.name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             self._writable = True
         assert self._fd is not None  # O_CREAT
+        given_up = _given_up.get(_identity(self._fd)) if _given_up else None
+        if given_up is not None:
+            # In the same words: it is what came of the failure that ends up as the reason of this process's end.
+            raise StorageFailed(f"{given_up}, so this process appends no more")
         return self._fd
 
     def _open_for_reading(self) -> int | None:
@@ -224,10 +238,13 @@ class Log:
         try:
             return read(decode(line))
         except ValueError as error:
-            damage = Damage(self.path, offset, len(line), str(error))
-            if damage not in self.damage:
-                self.damage.append(damage)
+            self._damage[offset] = Damage(self.path, offset, len(line), str(error))
             return None
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
 
 
 def _seq_of(line: bytes) -> int | None:

@@ -15,7 +15,7 @@ from agentrun.records.message import ANSWER, QUESTION, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import closing, layout
-from agentrun.store.runs import RunDir, remaining_deadline
+from agentrun.store.runs import RunDir, first_event, remaining_deadline
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
@@ -39,11 +39,10 @@ def recording(session: SessionDir) -> Iterator[Writer]:
 
 def redo(writer: Writer) -> None:
     """Completes what an earlier writer left half done; changes nothing if nothing is."""
-    prompt = writer.session.newest_prompt()
-    if prompt is None:
-        return
-    for run_id in writer.queue_of(prompt):
-        _make_run_again(writer, run_id, prompt)
+    prompt = writer.newest_prompt()
+    for run_id in writer.queue_of(prompt) if prompt else ():
+        _make_run_again(writer, run_id)
+    _free_useless_slot(writer)
     for run_dir in list(writer.newest_known_runs()):
         _redo_run(writer, run_dir)
     closing.link_next(writer)
@@ -54,7 +53,8 @@ def make_run(writer: Writer, prompt: Message) -> RunDir:
     writer.session.directory.open(layout.RUNS).make(prompt.run_id)
     run_dir = writer.session.run(prompt.run_id)
     if run_dir.events.next_seq() == 1:
-        run_dir.events.append(lambda seq: _accepted(writer, prompt, seq))
+        event = first_event(writer.session.account, prompt)
+        run_dir.events.append(lambda seq: event._replace(seq=seq).to_doc())
     return run_dir
 
 
@@ -71,16 +71,26 @@ def answered_payload(run: Run, answer: Message) -> Doc:
     return payload
 
 
-def _make_run_again(writer: Writer, run_id: str, newest: Message) -> None:
+def _make_run_again(writer: Writer, run_id: str) -> None:
     if writer.session.has_run(run_id):
         return
-    prompt = newest if newest.run_id == run_id else writer.prompt_of(run_id)
+    prompt = writer.session.prompt_of(run_id)
     if prompt is None:
         return
+    # Whoever wrote the prompt may have died before its sync; its run must not outlive it.
+    writer.session.messages.sync()
     run_dir = make_run(writer, prompt)
     run_dir.events.sync()
     run_dir.directory.sync()
     writer.session.directory.open(layout.RUNS).sync()
+
+
+def _free_useless_slot(writer: Writer) -> None:
+    """An `active` that names no run that is there would keep every prompt out for ever."""
+    active = writer.session.active()
+    is_useful = active is not None and writer.session.has_run(active)
+    if not is_useful and writer.session.directory.stat(layout.ACTIVE) is not None:
+        writer.free_slot()
 
 
 def _redo_run(writer: Writer, run_dir: RunDir) -> None:
@@ -111,30 +121,3 @@ def _redo_waiting(writer: Writer, run_dir: RunDir, run: Run) -> None:
         writer.session.messages.sync()
         run_dir.append_as_anyone(writer, EventType.RUN_INPUT_RECEIVED, answered_payload(run, answer))
         run_dir.write_snapshot(writer)
-
-
-def _accepted(writer: Writer, prompt: Message, seq: int) -> Doc:
-    accept = prompt.accept or {}
-    payload = {
-        "messageSeq": prompt.seq,
-        "inputMode": prompt.mode,
-        "accountId": writer.session.account,
-        "agent": accept.get("agent"),
-        "key": prompt.key,
-        "references": accept.get("references") or [],
-        "attachments": accept.get("attachments") or [],
-        "timeout": accept.get("timeout"),
-        "config": accept.get("config"),
-        "parentRun": accept.get("parentRun"),
-        "continues": accept.get("continues"),
-        "actor": prompt.actor,
-    }
-    return {
-        "sessionId": writer.session.session_id,
-        "runId": prompt.run_id,
-        "seq": seq,
-        "type": EventType.RUN_ACCEPTED.value,
-        "at": prompt.at,
-        "generation": 0,
-        "payload": payload,
-    }

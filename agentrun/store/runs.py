@@ -9,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from agentrun import clock
 from agentrun.errors import CorruptRecord, FencedOut
-from agentrun.records.codec import Doc, decode, encode_document, encode_line
+from agentrun.records.codec import Doc, check_version, decode, encode_document, encode_line
 from agentrun.records.event import Event
 from agentrun.records.lease import Lease, Owner
-from agentrun.records.run import Run, fold_run
+from agentrun.records.message import Message
+from agentrun.records.run import Run, accepted_run, fold_run
 from agentrun.records.views import Executor, RunView
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import layout
@@ -37,13 +39,20 @@ _ALWAYS_SYNCED = frozenset(
     }
 )  # fmt: skip
 _COPY = 1 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class RunDir:
-    """A run's directory."""
+    """A run's directory. `prompt` finds the message that began the run, for when nothing else is there yet."""
 
     def __init__(
-        self, account: str, session_id: str, run_id: str, session_directory: Directory, directory: Directory
+        self,
+        account: str,
+        session_id: str,
+        run_id: str,
+        session_directory: Directory,
+        directory: Directory,
+        prompt: Callable[[], Message | None],
     ) -> None:
         self.account = account
         self.session_id = session_id
@@ -51,6 +60,7 @@ class RunDir:
         self.session_directory = session_directory
         self.directory = directory
         self.events = Log(directory, layout.OPERATIONS)
+        self._prompt = prompt
         # The fold up to a byte of the log; checked against the log's length before it is trusted.
         self._run: Run | None = None
         self._offset = 0
@@ -78,6 +88,8 @@ class RunDir:
         later: list[Event] = []
         for event in self.events.backward(self.event):
             if event.seq <= snapshot.applied_seq:
+                if not later and self.events.last_seq() < snapshot.applied_seq:
+                    break
                 return snapshot.fold(reversed(later))
             later.append(event)
         # The log ends before the snapshot does, or is damaged there: the record counts, not the snapshot.
@@ -151,8 +163,11 @@ class RunDir:
             return None
 
     def report(self) -> str | None:
-        """The delivered report."""
+        """The delivered report; one that is committed but not in place yet is read from its blob."""
         data = self.directory.read(layout.REPORT)
+        if data is None:
+            committed = self.load().report
+            data = self.blob(committed["sha256"]) if committed else None
         return None if data is None else data.decode("utf-8", "replace")
 
     def draft(self) -> str:
@@ -161,6 +176,8 @@ class RunDir:
 
     def blob(self, sha256: str) -> bytes | None:
         """The bytes kept under `sha256`, if they are there and are those."""
+        if not _SHA256.fullmatch(sha256):
+            return None  # a stored field is no path
         if self.directory.stat(layout.BLOBS) is None:
             return None
         data = self.directory.open(layout.BLOBS).read(sha256)
@@ -192,7 +209,10 @@ class RunDir:
 
     def check(self, lease: Lease, held: Held) -> Run:
         """The run now, if `lease` still is its lease. Raises FencedOut."""
-        run = self.current(held)
+        # Fenced or not is looked at first: taking up a sentinel writes.
+        run = self._caught_up()
+        if run.generation == lease.generation:
+            run = self.current(held)
         if run.generation != lease.generation:
             raise FencedOut(
                 f"{self.name} was taken over (generation {run.generation}, this process holds {lease.generation})",
@@ -315,15 +335,28 @@ class RunDir:
         if self._run is not None and self.events.size() == self._offset:
             return self._run
         if self._run is None:
+            self._check_version()
+        # A torn tail gives way to the next record: a handle that had counted its bytes would begin to read in the
+        # middle of that one, and miss it.
+        self.events.next_seq()
+        if self._run is None:
             self._run = self.load()
         else:
             later = [event for _, event in self.events.forward(self.event, self._offset)]
             self._run = self._run.fold(later)
             for event in later if self.on_event else ():
                 self.on_event(event)  # type: ignore[misc]
-        # Under the lock nobody appends: a torn tail behind the last record is cut off by the next append.
         self._offset = self.events.size()
         return self._run
+
+    def _check_version(self) -> None:
+        """Raises Denied if `run.json` is of a newer format, which must not be rewritten in this one."""
+        data = self.directory.read(layout.RUN)
+        try:
+            doc = decode(data) if data else {}
+        except ValueError:
+            return  # no snapshot at all, and made anew
+        check_version(doc, self.directory.at(layout.RUN))
 
     def _take_up_sentinel(self) -> None:
         found = self.directory.stat(layout.CANCEL)
@@ -342,6 +375,14 @@ class RunDir:
         self.directory.replace(layout.LEASE, encode_document(lease.to_doc()), durable=False)
 
     def _fold_all(self) -> Run:
+        first = next(self.all_events(), None)
+        if first is None or first.type != E.RUN_ACCEPTED:
+            prompt = self._prompt()
+            if prompt is not None:
+                # The message has accepted it. The event that follows from that is missing, and appended by the next
+                # writer, or damaged.
+                begun = accepted_run(first_event(self.account, prompt))
+                return begun._replace(applied_seq=0).fold(self.all_events())
         try:
             return fold_run(self.all_events())
         except ValueError as error:
@@ -353,6 +394,26 @@ def _attempt(run: Run) -> int:
     """The number of the attempt that a claim begins: going on after an answer is part of the one before."""
     answered = run.status is RunStatus.RUNNING and run.lease_owner is None
     return run.attempts if answered else run.attempts + 1
+
+
+def first_event(account: str, prompt: Message) -> Event:
+    """The `run.accepted` that follows from the line of a prompt."""
+    accept = prompt.accept or {}
+    payload: Doc = {
+        "messageSeq": prompt.seq,
+        "inputMode": prompt.mode,
+        "accountId": account,
+        "agent": accept.get("agent"),
+        "key": prompt.key,
+        "references": accept.get("references") or [],
+        "attachments": accept.get("attachments") or [],
+        "timeout": accept.get("timeout"),
+        "config": accept.get("config"),
+        "parentRun": accept.get("parentRun"),
+        "continues": accept.get("continues"),
+        "actor": prompt.actor,
+    }
+    return Event(prompt.session_id, prompt.run_id, 1, E.RUN_ACCEPTED.value, prompt.at, 0, payload)
 
 
 def remaining_deadline(run: Run, timeout: float | None) -> str | None:

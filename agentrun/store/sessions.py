@@ -16,7 +16,7 @@ from agentrun.records.message import PROMPT, Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
-from agentrun.store.disk import Directory
+from agentrun.store.disk import Directory, Expected
 from agentrun.store.locks import session_lock
 from agentrun.store.log import Log
 from agentrun.store.runs import RunDir
@@ -110,6 +110,15 @@ class SessionDir:
                 return message
         return None
 
+    def prompt_of(self, run_id: str) -> Message | None:
+        """The prompt that began `run_id`."""
+        newest = self.newest_prompt()
+        number = ids.run_number(run_id) or 0
+        if newest is None or number > (ids.run_number(newest.run_id) or 0):
+            return None
+        messages = self.messages_of(run_id, 0)
+        return next((message for message in messages if message.is_input and message.mode == PROMPT), None)
+
     def active(self) -> str | None:
         """The id of the run that holds the slot."""
         data = self.directory.read_linked(layout.ACTIVE)
@@ -125,17 +134,20 @@ class SessionDir:
         )
         if ids.run_number(run_id) is None:
             raise missing
+        runs = self.directory.open(layout.RUNS)
         try:
-            return RunDir(
-                self.account, self.session_id, run_id, self.directory, self.directory.open(layout.RUNS).open(run_id)
-            )
+            directory = runs.open(run_id)
         except NotFound as error:
-            raise missing from error
+            if self.prompt_of(run_id) is None:
+                raise missing from error
+            # Accepted, and its directory was not made or did not last: the next writer makes it.
+            directory = Expected(runs, run_id)
+        return RunDir(self.account, self.session_id, run_id, self.directory, directory, lambda: self.prompt_of(run_id))
 
     def has_run(self, run_id: str) -> bool:
-        """Whether the run is there with at least its first event."""
+        """Whether the run is there with at least its first event, even a damaged one."""
         try:
-            return next(self.run(run_id).all_events(), None) is not None
+            return self.run(run_id).events.last_seq() > 0
         except NotFound:
             return False
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 from agentrun import clock, ids
-from agentrun.errors import Ambiguous, NameTaken, NotFound, StorageFailed
+from agentrun.errors import AgentrunError, Ambiguous, Denied, NameTaken, NotFound, StorageFailed
 from agentrun.records.codec import encode_document
 from agentrun.records.session import Session
 from agentrun.store import layout
@@ -27,20 +28,22 @@ class Tree:
 
     def __init__(self, root: str, account: str | None = None) -> None:
         self.root = root
-        self.account = ids.checked_id(account, "account") if account else account_name()
+        self.account = account_name() if account is None else ids.checked_id(account, "account")
 
     def create_session(
         self, *, title: str = "", session_id: str | None = None, agent: str | None = None,
         working_directory: str | None = None,
     ) -> SessionDir:  # fmt: skip
         """A new session, durable when this returns. Raises NameTaken, Denied, StorageFailed."""
-        name = ids.checked_id(session_id, "session") if session_id else ids.new_session_id()
+        name = ids.new_session_id() if session_id is None else ids.checked_id(session_id, "session")
         now = clock.timestamp()
         session = Session(
             name, self.account, title, agent, False, working_directory, {}, None,
             created_at=now, updated_at=now, revision=1,
         )  # fmt: skip
         sessions = self._make_sessions()
+        if sessions.stat(name) is not None:
+            raise _name_taken(name)
         # The hint comes first: a session that the list does not know would be lost to the eye.
         self._activity().note(name, durable=True)
         _build_session(sessions, session)
@@ -51,7 +54,7 @@ class Tree:
         ids.checked_id(session_id, "session")
         missing = NotFound(f"there is no session {session_id}", hint="see what there is with: agentrun ls")
         sessions = self._sessions()
-        if sessions is None:
+        if sessions is None or sessions.is_foreign(session_id):
             raise missing
         try:
             return SessionDir(self.account, session_id, sessions.open(session_id), self._activity())
@@ -79,8 +82,8 @@ class Tree:
         sessions = self._sessions()
         if sessions is None:
             return []
-        # What is being made begins with a dot, which no id does.
-        return [name for name in sessions.names() if not name.startswith(".")]
+        # What is being made begins with a dot, which no id does; what else lies there is no session.
+        return [name for name in sessions.names() if ids.is_id(name)]
 
     def recent_ids(self) -> Iterator[str]:
         """The ids of all sessions that are there, the one that changed last first."""
@@ -94,9 +97,15 @@ class Tree:
                 if sessions.stat(name) is not None:
                     yield name
         # The hint may be lost or cut; what it does not know comes last, by its own newest record.
-        rest = [self.session(name) for name in self.session_ids() if name not in seen]
-        for session in sorted(rest, key=lambda each: each.changed_at(), reverse=True):
-            yield session.session_id
+        rest = [(self._changed_at(name), name) for name in self.session_ids() if name not in seen]
+        for _, name in sorted(rest, reverse=True):
+            yield name
+
+    def _changed_at(self, session_id: str) -> str:
+        try:
+            return self.session(session_id).changed_at()
+        except AgentrunError:
+            return ""  # whoever opens it will say what is wrong; it hides no other
 
     def _activity(self) -> Activity:
         account = self._account()
@@ -105,8 +114,8 @@ class Tree:
 
     def _account(self) -> Directory | None:
         try:
-            root = Directory.root(self.root)
-            return root.open(layout.ACCOUNTS, owned=False).open(self.account)
+            accounts = Directory.root(self.root).open(layout.ACCOUNTS, owned=False)
+            return None if accounts.is_foreign(self.account) else accounts.open(self.account)
         except NotFound:
             return None
 
@@ -120,23 +129,30 @@ class Tree:
             return None
 
     def _make_sessions(self) -> Directory:
-        found = self._sessions()
-        if found is not None:
-            return found
         _make_root(self.root)
         root = Directory.root(self.root)
         root.make(layout.ACCOUNTS)
         accounts = root.open(layout.ACCOUNTS, owned=False)
         account = accounts.ensure(self.account)
         sessions = account.ensure(layout.SESSIONS)
+        # Also what was there: another process may have made it and not have come to sync it.
         for directory in (account, accounts, root):
             directory.sync()
         return sessions
 
 
 def _make_root(root: str) -> None:
-    with speaking_of(root):
-        os.makedirs(root, mode=0o700, exist_ok=True)
+    """Makes `root` and what is missing above it, private and durable."""
+    path, missing = os.path.abspath(root), []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for path in reversed(missing):
+        with speaking_of(path), suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        # A directory that may be written into and not read can be synced by nobody.
+        with suppress(Denied), Directory.root(os.path.dirname(path)) as parent:
+            parent.sync()
 
 
 def _build_session(sessions: Directory, session: Session) -> None:
@@ -161,12 +177,16 @@ def _build_session(sessions: Directory, session: Session) -> None:
         for name in (layout.RUNS, layout.KEYS):
             directory.remove_directory(name)
         sessions.remove_directory(unfinished)
-        raise NameTaken(
-            f"there is a session {session.session_id} already",
-            hint=f"go on with it: agentrun send {session.session_id} TEXT",
-            session_id=session.session_id,
-        )
+        raise _name_taken(session.session_id)
     sessions.sync()
+
+
+def _name_taken(session_id: str) -> NameTaken:
+    return NameTaken(
+        f"there is a session {session_id} already",
+        hint=f"go on with it: agentrun send {session_id} TEXT",
+        session_id=session_id,
+    )
 
 
 def _only_match(text: str, names: list[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentrun import clock
-from agentrun.records.message import ENDED, PROMPT, REPORT, Message
+from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.store import layout
 from agentrun.store.locks import Held
@@ -23,15 +23,24 @@ class Writer(Held):
 
     def __init__(self, session: SessionDir) -> None:
         self.session = session
+        # Looked up once: as long as the lock is held, nobody else appends.
+        self._newest_prompt: Message | None = None
 
     def append_message(self, run_id: str, role: str, mode: str, text: str, **fields: Any) -> Message:
         """Appends a message to the conversation, durable when this returns: for an input that is its acceptance."""
         log = self.session.messages
+        # The hint first: if it cannot be written, nothing has been accepted.
+        self.session.activity.note(self.session.session_id)
         message = Message(0, self.session.session_id, run_id, role, mode, text, clock.timestamp(), **fields)
         doc = log.append(lambda seq: message._replace(seq=seq).to_doc())
         log.sync()
-        self.session.activity.note(self.session.session_id)
+        self._newest_prompt = None
         return message._replace(seq=doc["seq"])
+
+    def newest_prompt(self) -> Message | None:
+        """The last prompt of this session."""
+        self._newest_prompt = self._newest_prompt or self.session.newest_prompt()
+        return self._newest_prompt
 
     def open_runs(self) -> list[RunDir]:
         """The runs that are not over: first the one that was started, then the queue in its order."""
@@ -41,10 +50,12 @@ class Writer(Held):
 
     def newest_known_runs(self) -> Iterator[RunDir]:
         """The newest run, and those that were open when it was accepted: no other can be open. In queue order."""
-        prompt = self.session.newest_prompt()
-        if prompt is None:
-            return
-        for run_id in self.queue_of(prompt):
+        prompt, active = self.newest_prompt(), self.session.active()
+        known = self.queue_of(prompt) if prompt else []
+        # The line of its prompt may be damaged; the slot tells of it all the same.
+        if active is not None and active not in known:
+            known = [active, *known]
+        for run_id in known:
             if self.session.has_run(run_id):
                 yield self.session.run(run_id)
 
@@ -70,11 +81,6 @@ class Writer(Held):
         """The message that tells how `run` ended, if it is there."""
         messages = self.session.messages_of(run.run_id, run.message_seq)
         return next((message for message in messages if message.mode in (REPORT, ENDED)), None)
-
-    def prompt_of(self, run_id: str) -> Message | None:
-        """The prompt that began `run_id`."""
-        messages = self.session.messages_of(run_id, 0)
-        return next((message for message in messages if message.is_input and message.mode == PROMPT), None)
 
     def take_slot(self, run_id: str) -> bool:
         """Links `active` to `run_id`, durable; False if another run holds the slot."""

@@ -1,0 +1,333 @@
+"""Breaks one line at a time and checks that the tests notice: `make mutants`.
+
+Each breakage is a bug that somebody could really make. It is applied to a copy of the project, the tests that should
+turn red are run there, and a breakage that they let pass is named at the end. Give words to run only the breakages
+whose name contains one of them: `python tests/mutants.py lock torn`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+PROJECT = Path(__file__).parents[1]
+COPIED = ("agentrun", "tests", "examples", "docs", "tools", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
+# A breakage may well make a test wait for ever.
+SECONDS_PER_TEST = 20
+
+
+class Mutant(NamedTuple):
+    """`old` stands exactly once in `file` and becomes `new`; one of `tests` (paths and pytest options) must fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+MUTANTS = [
+    # The store: what is acknowledged lasts, and nobody else's bytes are touched.
+    Mutant("no lock", "store/locks.py", "fcntl.flock(fd, fcntl.LOCK_EX)\n", "pass\n", "tests/store/test_locks.py"),
+    Mutant(
+        "probe with an exclusive lock",
+        "store/locks.py",
+        "fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)",
+        "fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "tests/store/test_locks.py",
+    ),
+    Mutant(
+        "a forked child frees the lock",
+        "store/locks.py",
+        "if os.getpid() == pid:\n                fcntl",
+        "if True:\n                fcntl",
+        "tests/store/test_locks.py",
+    ),
+    Mutant(
+        "a torn tail is glued",
+        "store/log.py",
+        "        end = _line_start(fd, size)\n        if end == size:",
+        "        end = size\n        if end == size:",
+        "tests/store/test_log.py",
+    ),
+    Mutant(
+        "a torn tail is dropped",
+        "store/log.py",
+        "        self.directory.replace(name, torn)\n",
+        "",
+        "tests/store/test_log.py",
+    ),
+    Mutant(
+        "a failed write leaves a fragment",
+        "store/log.py",
+        "os.ftruncate(fd, size)",
+        "pass",
+        "tests/store/test_log.py",
+    ),
+    Mutant(
+        "appending goes on after a failed sync",
+        "store/log.py",
+        "_given_up[_identity(fd)] = words",
+        "pass",
+        "tests/store/test_log.py",
+    ),
+    Mutant(
+        "the number of a damaged line is used again",
+        "store/log.py",
+        "return seq + behind",
+        "return seq",
+        "tests/store/test_log.py",
+    ),
+    Mutant(
+        "files are readable by all", "store/disk.py", "| _READ, 0o600,", "| _READ, 0o644,", "tests/store/test_tree.py"
+    ),
+    Mutant(
+        "links are followed",
+        "store/disk.py",
+        "_COMMON = os.O_CLOEXEC | os.O_NOFOLLOW",
+        "_COMMON = os.O_CLOEXEC",
+        "tests/store/test_planted.py",
+    ),
+    Mutant(
+        "a hard link is not seen",
+        "store/disk.py",
+        "if found.st_nlink > names:",
+        "if False:",
+        "tests/store/test_planted.py",
+    ),
+    Mutant("ids are checked at their start", "ids.py", "_ID.fullmatch(text)", "_ID.match(text)", "tests/test_ids.py"),
+    Mutant(
+        "an old lease may write",
+        "store/runs.py",
+        "if run.generation != lease.generation:",
+        "if False:",
+        "tests/store tests/lifecycle",
+    ),
+    Mutant(
+        "the cancel file is passed over",
+        "store/runs.py",
+        "        if self.stop_is_asked(run):\n",
+        "        if False:\n",
+        "tests/store tests/cli",
+    ),
+    # Redo: each step is needed.
+    Mutant(
+        "a lost run directory stays lost",
+        "store/redo.py",
+        "        _make_run_again(writer, run_id)\n",
+        "        pass\n",
+        "tests/store/test_redo.py",
+    ),
+    Mutant(
+        "an end is not published again",
+        "store/redo.py",
+        "            closing.publish(writer, run_dir, run)\n",
+        "            pass\n",
+        "tests/store/test_redo.py",
+    ),
+    Mutant(
+        "a lost slot stays free",
+        "store/redo.py",
+        "    closing.link_next(writer)\n",
+        "",
+        "tests/store/test_redo.py",
+    ),
+    Mutant(
+        "a stored answer is not taken up",
+        "store/redo.py",
+        "    if answer is not None:\n",
+        "    if False:\n",
+        "tests/store/test_redo.py",
+    ),
+    Mutant(
+        "the closing message comes twice",
+        "store/closing.py",
+        "if writer.closing_message(run) is None:",
+        "if True:",
+        "tests/store/test_redo.py",
+    ),
+    Mutant(
+        "the slot is not freed",
+        "store/closing.py",
+        "        writer.free_slot()\n",
+        "        pass\n",
+        "tests/store tests/cli",
+    ),
+    Mutant(
+        "a key is accepted twice",
+        "store/inbox.py",
+        "    message = writer.session.message_at(hint) if hint else None\n",
+        "    message = None\n",
+        "tests/store tests/cli",
+    ),
+    # The tables.
+    Mutant(
+        "a cancelled run can complete",
+        "states.py",
+        "E.RUN_FINISHED: (S.CANCELLED, S.TIMED_OUT, S.FAILED),",
+        "E.RUN_FINISHED: (S.CANCELLED, S.TIMED_OUT, S.FAILED, S.COMPLETED),",
+        "tests/test_states.py",
+    ),
+    Mutant(
+        "a follow-up becomes a steer",
+        "lifecycle/routing.py",
+        "    S.RUNNING: FOLLOW_UP,\n",
+        "    S.RUNNING: STEER,\n",
+        "tests/lifecycle tests/cli/test_routing.py tests/test_docs.py",
+    ),
+    Mutant(
+        "a later intent changes the end",
+        "records/run.py",
+        "    if run.ending is not None:\n        return run\n",
+        "",
+        "tests/records",
+    ),
+    # The executor and the agent.
+    Mutant(
+        "completed over an undelivered input",
+        "executor/stretch.py",
+        "if writer.undelivered(run) or run.open_operations:",
+        "if run.open_operations:",
+        "tests/cli tests/faults",
+    ),
+    Mutant(
+        "a steer starts nothing new to skip",
+        "executor/stretch.py",
+        "                if self._is_steered(writer, run):\n",
+        "                if False:\n",
+        "tests/cli",
+    ),
+    Mutant(
+        "follow-ups do not wait",
+        "executor/stretch.py",
+        "if at_rest or each.mode != FOLLOW_UP]",
+        "if True]",
+        "tests/cli",
+    ),
+    Mutant(
+        "a failing tool takes its siblings along",
+        "agent/batch.py",
+        "            if remote_ids.failure is None:\n                return _broken(call, error)\n",
+        "",
+        "tests/agent",
+    ),
+    Mutant(
+        "a write that may have happened is tried again",
+        "agent/batch.py",
+        "return outcome.retryable and not (tool.spec.effect == WRITE and outcome.may_have_effects)",
+        "return outcome.retryable",
+        "tests/agent tests/adapters",
+    ),
+    Mutant(
+        "a retry has another idempotency key",
+        "agent/batch.py",
+        "self._transcript.accepted_at, operation_id))",
+        "self._transcript.accepted_at, operation_id, os.urandom(4).hex()))",
+        "tests/agent",
+    ),
+    Mutant(
+        "descendants outlive a stopped tool",
+        "adapters/process/run.py",
+        "tree = Tree(partial(_belongs, running.pid, items), spare, group=running.pid)",
+        "tree = Tree(lambda one: one.pid == running.pid, spare)",
+        "tests/adapters/test_process.py",
+    ),
+    # What is shown.
+    Mutant(
+        "escape characters reach the terminal",
+        "render/safe.py",
+        "def shown(text: str, *, unicode: bool = True) -> str:\n",
+        "def shown(text: str, *, unicode: bool = True) -> str:\n    return text\n",
+        "tests/render",
+    ),
+    Mutant(
+        "a lost executor is taken for a living one",
+        "store/runs.py",
+        'return "none" if idle else "lost"',
+        'return "none" if idle else "alive"',
+        "tests/cli tests/faults",
+    ),
+    Mutant(
+        "a cancelled run exits with 0",
+        "cli/exit.py",
+        'RunStatus.CANCELLED: EXIT_CODES["cancelled"]',
+        "RunStatus.CANCELLED: OK",
+        "tests/cli/test_exit_codes.py",
+    ),
+]
+
+
+def main(words: list[str]) -> int:
+    """Runs the chosen mutants; 1 if one of them was not noticed."""
+    chosen = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
+    unnoticed = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
+        copy = Path(directory)
+        _copy_project(copy)
+        for number, mutant in enumerate(chosen, 1):
+            started = time.monotonic()
+            noticed_by = _noticed_by(mutant, copy)
+            if noticed_by is None:
+                unnoticed.append(mutant)
+            seconds = time.monotonic() - started
+            print(
+                f"{number:>3}/{len(chosen)}  {seconds:5.1f} s  {mutant.name}: {noticed_by or 'NOT NOTICED'}", flush=True
+            )
+    for mutant in unnoticed:
+        print(f"not noticed: {mutant.name} ({mutant.file}), by {mutant.tests}")
+    print(f"{len(chosen) - len(unnoticed)} of {len(chosen)} breakages were noticed")
+    return 1 if unnoticed else 0
+
+
+def _copy_project(copy: Path) -> None:
+    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc")
+    for name in COPIED:
+        source = PROJECT / name
+        if source.is_dir():
+            shutil.copytree(source, copy / name, ignore=unwanted)
+        else:
+            shutil.copy(source, copy / name)
+
+
+def _noticed_by(mutant: Mutant, copy: Path) -> str | None:
+    """The first test that fails with the breakage, None if all pass."""
+    path = copy / "agentrun" / mutant.file
+    whole = path.read_text("utf-8")
+    if whole.count(mutant.old) != 1:
+        print(f"{mutant.name}: {mutant.file} holds the line to break {whole.count(mutant.old)} times, not once")
+        return None
+    path.write_text(_with_imports(whole.replace(mutant.old, mutant.new)), "utf-8")
+    try:
+        return _first_failure(mutant, copy)
+    finally:
+        path.write_text(whole, "utf-8")
+
+
+def _with_imports(text: str) -> str:
+    head = "from __future__ import annotations\n"
+    return text.replace(head, f"{head}\nimport os\n", 1) if "os.urandom(4)" in text else text
+
+
+def _first_failure(mutant: Mutant, copy: Path) -> str | None:
+    # The copy before the installed package, also for the processes that the tests start.
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-m", "not exhaustive", "-p", "no:cacheprovider"]
+    command += [f"--timeout={SECONDS_PER_TEST}", *mutant.tests.split()]
+    ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode == 0:
+        return None
+    failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    # 2: the parallel runner stops after the first failure and calls that an interruption.
+    if ran.returncode not in (1, 2) or not failed:
+        raise SystemExit(f"{mutant.name}: the tests did not run\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}")
+    return failed[0].split(" - ")[0].removeprefix("FAILED ")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

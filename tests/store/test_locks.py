@@ -1,0 +1,302 @@
+"""The two locks: one holder at a time, shells join in, a death frees them, and nothing waits for itself.
+
+Covers A75, B2, B3, B5, B10, B11, B44, cases C3, C4 and C5, promises 3 and 4.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrun.errors import AgentrunError
+from agentrun.store.disk import Directory
+from agentrun.store.locks import is_executor_alive, session_lock, take_liveness
+from agentrun.store.redo import writing
+from agentrun.store.sessions import SessionDir
+from agentrun.store.tree import Tree
+from agentrun.testing import trees
+
+FREE, TAKEN = 0, 1
+APPEND = """\
+from agentrun.store.tree import Tree
+from agentrun.store.redo import writing
+from agentrun.testing import trees
+session = Tree({root!r}, "ann").session("s1")
+"""
+HOLDER = """\
+import sys
+from agentrun.store.disk import Directory
+from agentrun.store.locks import session_lock, take_liveness
+directory = Directory.root(sys.argv[1])
+if sys.argv[2] == "liveness":
+    kept = take_liveness(directory)
+    print("held", flush=True)
+    sys.stdin.read()
+else:
+    with session_lock(directory):
+        print("held", flush=True)
+        sys.stdin.read()
+"""
+
+
+def try_lock(path: str | Path) -> int:
+    """What `flock` of a shell finds: FREE or TAKEN."""
+    return subprocess.run(["flock", "--nonblock", "--conflict-exit-code", "1", path, "true"], check=False).returncode
+
+
+def holder(path: str, which: str = "session") -> subprocess.Popen[str]:
+    """A process that holds the lock until its stdin is closed or it is killed."""
+    argv = [sys.executable, "-c", HOLDER, path, which]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def let_go(process: subprocess.Popen[str]) -> None:
+    process.communicate(timeout=30)
+
+
+def test_the_lock_is_the_kernel_s_on_the_directory_itself(tmp_path: Path) -> None:
+    directory = Directory.root(str(tmp_path))
+    assert try_lock(tmp_path) == FREE
+    with session_lock(directory):
+        assert try_lock(tmp_path) == TAKEN
+        assert list(tmp_path.iterdir()) == []
+    assert try_lock(tmp_path) == FREE
+
+
+def test_a_shell_that_holds_the_lock_keeps_writers_waiting_until_it_is_done(session: SessionDir) -> None:
+    path = session.directory.path
+    shell = subprocess.Popen(
+        ["flock", path, "sh", "-c", "echo held; read line; echo done >mark"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=path,
+    )  # fmt: skip
+    assert shell.stdout is not None
+    assert shell.stdout.readline() == "held\n"
+    seen = []
+
+    def write() -> None:
+        trees.accept(session)
+        seen.append(Path(path, "mark").exists())
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert not seen
+    shell.communicate("\n")
+    writer.join(30)
+    assert seen == [True]
+
+
+def test_the_same_thread_a_second_time_is_an_error_at_once_however_the_directory_is_reached(
+    tree: Tree, session: SessionDir, tmp_path: Path
+) -> None:
+    """Case C5."""
+    link = tmp_path / "link"
+    link.symlink_to(tree.root)
+    through_link = Tree(str(link), "ann").session("s1")
+    with writing(session):
+        for again in (session, tree.session("s1"), through_link, session.another()):
+            with pytest.raises(AgentrunError, match="holds the session's lock already"), writing(again):
+                raise AssertionError("got in")
+        assert try_lock(session.directory.path) == TAKEN
+    with writing(through_link):
+        pass
+
+
+def test_a_thread_that_fails_inside_gives_the_lock_back(tmp_path: Path) -> None:
+    directory = Directory.root(str(tmp_path))
+    with pytest.raises(ZeroDivisionError), session_lock(directory):
+        raise ZeroDivisionError
+    assert try_lock(tmp_path) == FREE
+    with session_lock(directory):
+        pass
+
+
+def test_threads_of_one_process_take_turns(tmp_path: Path) -> None:
+    directories = [Directory.root(str(tmp_path)) for _ in range(4)]
+    inside, most = 0, 0
+
+    def work(directory: Directory) -> None:
+        nonlocal inside, most
+        for _ in range(200):
+            with session_lock(directory):
+                inside += 1
+                most = max(most, inside)
+                os.sched_yield()
+                inside -= 1
+
+    threads = [threading.Thread(target=work, args=[each]) for each in directories]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+FORKER = """\
+import os, sys
+from agentrun.store.disk import Directory
+from agentrun.store.locks import session_lock
+directory = Directory.root(sys.argv[1])
+lock = session_lock(directory)
+lock.__enter__()
+child = os.fork()
+if child == 0:
+    lock.__exit__(None, None, None)  # the library's own way out
+    os._exit(0)
+os.waitpid(child, 0)
+print("child is gone", flush=True)
+sys.stdin.readline()
+lock.__exit__(None, None, None)
+print("released", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_child_that_leaves_does_not_free_its_parent_s_lock(tmp_path: Path) -> None:
+    """Case C5."""
+    argv = [sys.executable, "-c", FORKER, str(tmp_path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        assert parent.stdout.readline() == "child is gone\n"
+        assert try_lock(tmp_path) == TAKEN
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "released\n"
+        assert try_lock(tmp_path) == FREE
+
+
+@pytest.mark.parametrize("which", ["session", "liveness"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_holder_that_is_killed_frees_the_lock(tmp_path: Path, which: str, number: int) -> None:
+    process = holder(str(tmp_path), which)
+    assert try_lock(tmp_path) == TAKEN
+    process.send_signal(number)
+    let_go(process)
+    assert try_lock(tmp_path) == FREE
+
+
+@pytest.mark.slow
+def test_the_executor_s_lock_is_seen_and_is_given_once(tmp_path: Path) -> None:
+    directory = Directory.root(str(tmp_path))
+    assert not is_executor_alive(directory)
+    process = holder(str(tmp_path), "liveness")
+    assert is_executor_alive(directory)
+    assert take_liveness(directory) is None
+    let_go(process)
+    assert not is_executor_alive(directory)
+    kept = take_liveness(directory)
+    assert kept is not None
+    assert is_executor_alive(directory)
+    os.close(kept)
+    assert not is_executor_alive(directory)
+
+
+def test_looking_whether_an_executor_lives_keeps_none_from_starting(tmp_path: Path) -> None:
+    directory = Directory.root(str(tmp_path))
+    stop = threading.Event()
+
+    def look() -> None:
+        mine = Directory.root(str(tmp_path))
+        while not stop.is_set():
+            is_executor_alive(mine)
+
+    lookers = [threading.Thread(target=look) for _ in range(3)]
+    for thread in lookers:
+        thread.start()
+    try:
+        for _ in range(50):
+            kept = take_liveness(directory)
+            assert kept is not None
+            assert is_executor_alive(directory)
+            os.close(kept)
+    finally:
+        stop.set()
+        for thread in lookers:
+            thread.join()
+
+
+@pytest.mark.slow
+def test_sixteen_processes_that_append_at_once_lose_nothing_and_use_no_number_twice(
+    crew: Callable[..., Any], session: SessionDir, tree: Tree
+) -> None:
+    """Promise 3."""
+    run_id = trees.accept(session).run_id
+    members = crew(
+        16,
+        f'return [trees.add(session, {run_id!r}, "steer", f"{{argument}}/{{n}}").seq for n in range(10)]',
+        APPEND.format(root=tree.root),
+    )
+    acknowledged = [result["ok"] for result in members.all()]
+    assert sorted(seq for each in acknowledged for seq in each) == list(range(2, 162))
+    for each in acknowledged:
+        assert each == sorted(each)
+    stored = list(session.messages_since(1))
+    assert [message.seq for message in stored] == list(range(1, 162))
+    for number, each in enumerate(acknowledged):
+        assert [stored[seq - 1].text for seq in each] == [f"{number}/{n}" for n in range(10)]
+    assert session.messages.damage == []
+
+
+SWEEPER = """\
+import os, sys
+print(flush=True)
+while True:
+    for directory, names, files in os.walk(sys.argv[1]):
+        for name in files:
+            if "lock" in name:
+                os.unlink(os.path.join(directory, name))
+"""
+
+
+@pytest.mark.slow
+def test_somebody_who_deletes_every_file_with_lock_in_its_name_changes_nothing(
+    crew: Callable[..., Any], session: SessionDir, tree: Tree
+) -> None:
+    """Case C4."""
+    run_id = trees.accept(session).run_id
+    members = crew(
+        8,
+        f'return [trees.add(session, {run_id!r}, "steer", str(n)).seq for n in range(40)]',
+        APPEND.format(root=tree.root),
+    )
+    argv = [sys.executable, "-c", SWEEPER, tree.root]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as sweeper:
+        assert sweeper.stdout is not None
+        sweeper.stdout.readline()
+        results = members.all()
+        assert sweeper.poll() is None
+        sweeper.kill()
+    assert sorted(seq for result in results for seq in result["ok"]) == list(range(2, 322))
+    assert [message.seq for message in session.messages_since(1)] == list(range(1, 322))
+
+
+@pytest.mark.slow
+def test_writers_killed_in_mid_air_cost_no_acknowledged_message(session: SessionDir, tree: Tree) -> None:
+    """Promise 1: eight writers are killed one after the other, each while it appends as fast as it can."""
+    run_id = trees.accept(session).run_id
+    code = APPEND.format(root=tree.root) + (
+        f'while True: print(trees.add(session, {run_id!r}, "steer", "x" * 2000).seq, flush=True)'
+    )
+    acknowledged: list[int] = []
+    writers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for writer in writers:
+        assert writer.stdout is not None
+        acknowledged += [int(writer.stdout.readline()) for _ in range(5)]
+        writer.kill()
+        rest = writer.communicate()[0]
+        acknowledged += [int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+    last = trees.add(session, run_id, "steer", "after all").seq
+    stored = [message.seq for message in session.messages_since(1)]
+    assert len(set(acknowledged)) == len(acknowledged)
+    assert set(acknowledged) <= set(stored)
+    assert stored == list(range(1, last + 1))
