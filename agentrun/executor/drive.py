@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import NamedTuple
 
@@ -148,8 +148,12 @@ def _caught(numbers: Iterable[signal.Signals]) -> Iterator[MemoryObjectReceiveSt
     sender, receiver = anyio.create_memory_object_stream[int](inf)
     loop = asyncio.get_running_loop()
 
+    def put(number: int) -> None:
+        with suppress(anyio.ClosedResourceError):  # it came when the run was over
+            sender.send_nowait(number)
+
     def pass_on(number: int, _: object) -> None:
-        loop.call_soon_threadsafe(sender.send_nowait, number)
+        loop.call_soon_threadsafe(put, number)
 
     for number in numbers:
         signal.signal(number, pass_on)

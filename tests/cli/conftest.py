@@ -1,0 +1,419 @@
+"""The command line as its users have it: real processes, pipes, terminals and signals, in a home of their own."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pyte
+import pytest
+
+T = TypeVar("T")
+Doc = dict[str, Any]
+
+# Longer than anything takes on a busy machine; nothing waits for it to pass.
+PATIENCE = 30.0
+AGENTRUN = (sys.executable, "-m", "agentrun")
+# What a shell script that stands as a tool says to be let go on: it waits for a file, which the test makes.
+_GATE = 'while [ ! -e "{path}" ]; do sleep 0.02; done'
+
+
+def until(look: Callable[[], T], what: str = "what the test waits for", patience: float = PATIENCE) -> T:
+    """What `look` returns as soon as it is something; fails the test if it stays nothing."""
+    deadline = time.monotonic() + patience
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.01)
+
+
+class Result(NamedTuple):
+    """How a command ended; a signal is a code of 128 and its number, as shells have it."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8")
+
+    @property
+    def said(self) -> str:
+        return self.err.decode("utf-8")
+
+    @property
+    def docs(self) -> list[Doc]:
+        """Standard output as lines of JSON."""
+        return [json.loads(line) for line in self.out.decode("utf-8").split("\n")[:-1]]
+
+    @property
+    def error(self) -> Doc:
+        """The one line of standard error, which is an envelope of JSON."""
+        lines = self.err.decode("utf-8").split("\n")
+        assert lines[1:] == [""], f"not one line: {self.err!r}"
+        return dict(json.loads(lines[0])["error"])
+
+
+def shell_code(code: int) -> int:
+    return 128 - code if code < 0 else code
+
+
+class Running:
+    """A command that goes on while the test does other things."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.pid = process.pid
+
+    def end(self, patience: float = PATIENCE) -> Result:
+        out, err = self.process.communicate(timeout=patience)
+        return Result(shell_code(self.process.returncode), out or b"", err or b"")
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    @property
+    def is_over(self) -> bool:
+        return self.process.poll() is not None
+
+
+class Terminal:
+    """A command on a terminal of its own. `raw` is every byte that the command sent, `screen` what they make."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, columns: int, rows: int, **kwargs: Any) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        # The first terminal that the leader of a session opens is the one that it gets its signals from.
+        redirected = kwargs.pop("redirected", "")
+        shell = ["/bin/sh", "-c", f'exec <>"$0" >&0 2>&0 {redirected}; exec "$@"', os.ttyname(slave)]
+        self.process = subprocess.Popen([*shell, *argv], env=env, start_new_session=True, **kwargs)
+        self.pid = self.process.pid
+        self.raw = b""
+        self.columns = columns
+        self._screen = pyte.HistoryScreen(columns, rows, history=10_000)
+        self._stream = pyte.ByteStream(self._screen)
+        self._is_open = True
+        self._slave: int | None = slave
+
+    def _read(self, seconds: float) -> bool:
+        if not self._is_open or not select.select([self._master], [], [], seconds)[0]:
+            return False
+        if self._slave is not None:
+            # Held until the command has it open, lest the terminal hangs up before it began.
+            os.close(self._slave)
+            self._slave = None
+        try:
+            data = os.read(self._master, 1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            self._is_open = False
+            return False
+        self.raw += data
+        self._stream.feed(data)
+        return True
+
+    @property
+    def lines(self) -> list[str]:
+        """What the user can see, scrolling up included."""
+        above = ["".join(line[column].data for column in range(self.columns)) for line in self._screen.history.top]
+        return [line.rstrip() for line in [*above, *self._screen.display]]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines).rstrip("\n")
+
+    def wait_for(self, words: str, *, count: int = 1, patience: float = PATIENCE) -> str:
+        """Reads on until `words` have been shown `count` times. All that was shown."""
+        deadline = time.monotonic() + patience
+        while self.text.count(words) < count:
+            there = f"{words!r} did not come; there is:\n{self.text}"
+            assert time.monotonic() < deadline, there
+            if not self._read(0.05) and self.process.poll() is not None and not self._read(0):
+                assert self.text.count(words) >= count, there
+        return self.text
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode("utf-8", "surrogateescape"))
+
+    def press_ctrl(self, letter: str) -> None:
+        self.type(chr(ord(letter.upper()) - 64))
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._screen.resize(rows, columns)
+
+    def hang_up(self) -> None:
+        """Closes the window."""
+        self._release()
+        os.close(self._master)
+        self._is_open = False
+        self._master = -1
+
+    def end(self, patience: float = PATIENCE) -> int:
+        """Reads on until the command has ended. Its exit code."""
+        deadline = time.monotonic() + patience
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"it does not end; there is:\n{self.text}"
+            if not self._read(0.02) and self._master == -1:
+                time.sleep(0.01)
+        self._release()
+        # What was written last may still be on its way through the terminal, which ends after it.
+        while self._read(0.5):
+            pass
+        return shell_code(self.process.returncode)
+
+    def _release(self) -> None:
+        if self._slave is not None:
+            os.close(self._slave)
+            self._slave = None
+
+    def close(self) -> None:
+        self._release()
+        if self._master != -1:
+            os.close(self._master)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+class Home:
+    """A root, a configuration with one agent called `analyst`, and the commands that work on them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.root = path / "root"
+        self.config = path / "agentrun.toml"
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(path / "home"),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+            "AGENTRUN_ROOT": str(self.root),
+            "AGENTRUN_CONFIG": str(self.config),
+        }
+        self._tools: dict[str, str] = {}
+        self._top = ""
+        self._agent = ""
+        self._open: list[Running | Terminal] = []
+        (path / "home").mkdir()
+        self.model({"text": "a report"})
+
+    # What the agent will do.
+
+    def model(self, *turns: Doc) -> None:
+        """The turns of the scripted model."""
+        (self.path / "script.json").write_text(json.dumps({"turns": turns}), encoding="utf-8")
+        self._write_config()
+
+    def tool(self, name: str, script: str, **settings: object) -> None:
+        """A tool that is a shell script; `settings` as in the configuration."""
+        settings = {"effect": "read"} | settings
+        lines = [f"[tools.{name}]", f"argv = {json.dumps(['/bin/sh', '-c', script])}"]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        self._tools[name] = "\n".join(lines)
+        self._write_config()
+
+    def gate(self, name: str = "gate") -> str:
+        """A line of shell that waits until `open_gate`."""
+        return _GATE.format(path=self.path / name)
+
+    def open_gate(self, name: str = "gate") -> None:
+        (self.path / name).touch()
+
+    def settings(self, *, top: str = "", agent: str = "") -> None:
+        """More lines of the configuration, at its top and in the agent's table."""
+        self._top, self._agent = top, agent
+        self._write_config()
+
+    def _write_config(self) -> None:
+        agent = [
+            "[agents.analyst]",
+            'model = "scripted:script.json"',
+            f"tools = {json.dumps(list(self._tools))}",
+            self._agent,
+        ]
+        text = "\n".join([self._top, *agent, *self._tools.values()])
+        self.config.write_text(text + "\n", encoding="utf-8")
+
+    # Commands.
+
+    def argv(self, *arguments: str | bytes) -> list[str]:
+        return [*AGENTRUN, *(os.fsdecode(each) for each in arguments)]
+
+    def run(
+        self,
+        *arguments: str | bytes,
+        stdin: bytes | None = b"",
+        env: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+        **kwargs: Any,
+    ) -> Result:
+        """Runs a command to its end, its standard output and standard error being pipes."""
+        done = subprocess.run(
+            self.argv(*arguments),
+            input=stdin,
+            env=self.env | dict(env or {}),
+            capture_output=True,
+            timeout=patience,
+            check=False,
+            **kwargs,
+        )
+        return Result(shell_code(done.returncode), done.stdout, done.stderr)
+
+    def shell(self, script: str, *arguments: str, patience: float = PATIENCE) -> Result:
+        """Runs a shell script in which `agentrun` is the command, `$1` the first of `arguments`."""
+        begin = f'agentrun() {{ "{sys.executable}" -m agentrun "$@"; }}\n'
+        done = subprocess.run(
+            ["/bin/sh", "-c", begin + script, "sh", *arguments],
+            stdin=subprocess.DEVNULL,
+            env=self.env,
+            capture_output=True,
+            timeout=patience,
+            check=False,
+        )
+        return Result(shell_code(done.returncode), done.stdout, done.stderr)
+
+    def start(self, *arguments: str | bytes, env: Mapping[str, str] | None = None, **kwargs: Any) -> Running:
+        """Starts a command in pipes."""
+        streams: Doc = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        running = Running(subprocess.Popen(self.argv(*arguments), env=self.env | dict(env or {}), **(streams | kwargs)))
+        self._open.append(running)
+        return running
+
+    def terminal(
+        self,
+        *arguments: str | bytes,
+        columns: int = 100,
+        rows: int = 30,
+        env: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> Terminal:
+        """Starts a command on a terminal."""
+        terminal = Terminal(self.argv(*arguments), self.env | dict(env or {}), columns=columns, rows=rows, **kwargs)
+        self._open.append(terminal)
+        return terminal
+
+    def new(self, *arguments: str | bytes) -> str:
+        """Makes a session; its id."""
+        made = self.run("new", *arguments)
+        assert made.code == 0, made.said
+        return made.text.strip()
+
+    def detach(self, session: str, text: str, *arguments: str) -> str:
+        """Sends a prompt, detached; `SESSION/RUN`."""
+        sent = self.run("send", session, text, "--detach", *arguments)
+        assert sent.code == 0, sent.said
+        return sent.text.strip()
+
+    # What is on disk.
+
+    @property
+    def sessions(self) -> Path:
+        (account,) = (self.root / "accounts").iterdir()
+        return account / "sessions"
+
+    def session_dir(self, session: str) -> Path:
+        return self.sessions / session.partition("/")[0]
+
+    def run_dir(self, run: str) -> Path:
+        session, _, run_id = run.partition("/")
+        return self.sessions / session / "runs" / (run_id or "run-1")
+
+    def messages(self, session: str) -> list[Doc]:
+        return _lines(self.session_dir(session) / "messages.jsonl")
+
+    def events(self, run: str, *types: str) -> list[Doc]:
+        """The events of a run, or those of some types."""
+        events = _lines(self.run_dir(run) / "operations.jsonl")
+        return [event for event in events if not types or event["type"] in types]
+
+    def status(self, run: str) -> str:
+        """What `run.json` says."""
+        path = self.run_dir(run) / "run.json"
+        return str(json.loads(path.read_bytes())["status"]) if path.exists() else ""
+
+    def view(self, run: str) -> Doc:
+        """What `show` says of a run."""
+        shown = self.run("show", run, "--json")
+        assert shown.code == 0, shown.said
+        return dict(shown.docs[0]["run"])
+
+    def wait_for_event(self, run: str, kind: str, count: int = 1) -> list[Doc]:
+        def look() -> list[Doc]:
+            path = self.run_dir(run) / "operations.jsonl"
+            found = self.events(run, kind) if path.exists() else []
+            return found if len(found) >= count else []
+
+        return until(look, f"{kind} of {run}")
+
+    def wait_for_status(self, run: str, *statuses: str) -> str:
+        return until(lambda: self.status(run) in statuses and self.status(run), f"{run} being {statuses}")
+
+    def executor(self, run: str) -> int:
+        """The process that drives a run."""
+        acquired = self.wait_for_event(run, "run.lease_acquired")
+        return int(acquired[-1]["payload"]["owner"]["pid"])
+
+    def marked(self, session: str = "") -> list[int]:
+        """The processes that the runs of this root have left on this machine."""
+        found = []
+        marks = [f"AGENTRUN_ROOT={self.root}".encode(), f"AGENTRUN_SESSION={session}".encode()]
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit():
+                continue
+            try:
+                environment = Path(entry.path, "environ").read_bytes()
+            except OSError:
+                continue
+            if marks[0] in environment.split(b"\0") and marks[1] in environment:
+                found.append(int(entry.name))
+        return found
+
+    def close(self) -> None:
+        for each in self._open:
+            if isinstance(each, Terminal):
+                each.close()
+                continue
+            with each.process:
+                each.process.kill()
+        # Executors that a failed test left behind, and their tools.
+        for pid in self.marked():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def _lines(path: Path) -> list[Doc]:
+    if not path.exists():
+        return []
+    # A line without its newline is still being written.
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home.close()
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Callable[..., Any]:
+    return until

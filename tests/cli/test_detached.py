@@ -1,0 +1,127 @@
+"""A run that goes on without its terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Home = Any
+Until = Callable[..., Any]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def working(home: Home) -> str:
+    """A session whose agent works in a tool until the gate opens."""
+    home.tool("work", home.gate())
+    home.model({"text": "working", "calls": [{"name": "work"}]}, {"text": "a report"})
+    return str(home.new())
+
+
+def test_it_survives_its_terminal(home: Home, working: str) -> None:
+    terminal = home.terminal("send", working, "analyse", "--detach")
+    terminal.wait_for(f"{working}/run-1")
+    home.wait_for_event(working, "tool.started")
+    terminal.hang_up()
+    terminal.end()
+    assert home.view(f"{working}/1")["executor"] == "alive"
+    home.open_gate()
+    home.wait_for_status(working, "completed")
+
+
+def test_it_belongs_to_no_terminal_and_holds_none_of_its_files(home: Home, working: str) -> None:
+    run = home.detach(working, "analyse")
+    home.wait_for_event(run, "tool.started")
+    executor = home.executor(run)
+    fields = Path(f"/proc/{executor}/stat").read_text().rpartition(")")[2].split()
+    session_id, terminal = int(fields[3]), int(fields[4])
+    assert (session_id, terminal) == (executor, 0)
+    for number in range(3):
+        assert os.readlink(f"/proc/{executor}/fd/{number}") == "/dev/null"
+    # Its tools do not hold its lock.
+    held = str(home.run_dir(run))
+    for pid in home.marked(working):
+        assert held not in [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
+    home.open_gate()
+    home.wait_for_status(run, "completed")
+
+
+def test_it_is_never_taken_for_lost_between_acceptance_and_end(home: Home) -> None:
+    home.tool("work", "sleep 0.2")
+    home.model({"calls": [{"name": "work"}]}, {"text": "a report"})
+    session = home.new()
+    for number in range(1, 4):
+        sending = home.start("send", session, "analyse", "--detach")
+        seen: list[tuple[str, str]] = []
+        while not seen or seen[-1][0] != "completed":
+            shown = home.run("show", f"{session}/{number}", "--json")
+            if shown.code == 8:
+                continue
+            run = shown.docs[0]["run"]
+            seen.append((run["status"], run["executor"]))
+        assert sending.end().code == 0
+        assert {executor for status, executor in seen if status != "completed"} <= {"alive"}, seen
+
+
+def test_sigterm_hands_over(home: Home, working: str) -> None:
+    run = home.detach(working, "analyse")
+    home.wait_for_event(run, "tool.started")
+    executor = home.executor(run)
+    os.kill(executor, signal.SIGTERM)
+    home.wait_for_status(run, "reconciling")
+    (reconciling,) = home.events(run, "run.reconciling")
+    assert reconciling["payload"]["reason"] == "shutdown"
+    assert home.events(run)[-1]["type"] == "run.lease_released"
+    assert home.events(run, "run.cancel_requested") == []
+    assert not (home.run_dir(run) / "cancel").exists()
+    assert home.marked(working) == []
+    view = home.view(run)
+    while view["executor"] == "alive":
+        view = home.view(run)
+    assert (view["status"], view["executor"]) == ("reconciling", "lost")
+    assert home.run("show", "-f", run).code == 6
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.status(run) == "cancelled"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_other_signals_wind_it_down(home: Home, working: str, number: int) -> None:
+    run = home.detach(working, "analyse")
+    home.wait_for_event(run, "tool.started")
+    os.kill(home.executor(run), number)
+    home.wait_for_status(run, "cancelled")
+    assert home.marked(working) == []
+
+
+def test_a_killed_executor_is_noticed_and_its_run_can_be_ended(home: Home, working: str, until: Until) -> None:
+    run = home.detach(working, "analyse")
+    home.wait_for_event(run, "tool.started")
+    watching = home.terminal("show", "-f", run)
+    watching.wait_for("work")
+    os.kill(home.executor(run), signal.SIGKILL)
+    assert watching.end() == 6
+    assert "its executor is gone" in watching.text
+    assert f"agentrun cancel {run}" in watching.text
+    listed = home.run("ls").text
+    assert "lost" in listed
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.marked(working) == []
+    assert home.run("send", working, "again", "--detach").code == 0
+    home.open_gate()
+    home.wait_for_status(f"{working}/run-2", "completed")
+
+
+def test_two_detached_runs_in_one_session_come_after_each_other(home: Home, working: str) -> None:
+    run = home.detach(working, "analyse")
+    home.wait_for_event(run, "tool.started")
+    assert home.run("send", working, "again", "--mode", "prompt", "--detach").code == 7
+    home.open_gate()
+    home.wait_for_status(run, "completed")
+    assert home.detach(working, "again") == f"{working}/run-2"
+    home.wait_for_status(f"{working}/run-2", "completed")
