@@ -1,4 +1,4 @@
-"""The `agentrun` command: runs one command and turns whatever happened into an exit code."""
+"""The `agentrun` command: loads what it needs, runs one command line, and leaves with its exit code."""
 
 from __future__ import annotations
 
@@ -7,75 +7,20 @@ import signal
 import sys
 from typing import NoReturn
 
-from agentrun.cli import exit as exits
-from agentrun.cli import output
-from agentrun.cli.options import Options, split
-from agentrun.cli.output import ReaderGone
-from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
-
 
 def main() -> NoReturn:
     """Runs the command line of this process and exits."""
+    is_heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_heeded:
+        # As long as things are being loaded there is nothing to wind down, and a traceback would tell nobody anything.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from agentrun.cli import output
+    from agentrun.cli.command_line import run
+
+    if is_heeded:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     output.occupy_standard_descriptors()
-    argv = sys.argv[1:]
-    options = Options(json="--json" in argv)
-    try:
-        options, rest = split(argv)
-        code = _run(options, rest)
-    except AgentrunError as error:
-        code = _report(error, options)
-    except ReaderGone:
-        # Whoever read has read enough; that is no failure of what was done.
-        code = exits.OK
-    except KeyboardInterrupt:
-        code = exits.of_signal(signal.SIGINT)
-    except Exception as error:  # noqa: BLE001
-        # The last handler: a bug of ours must not look like the user's mistake, and must be reportable.
-        code = _report_bug(error, options)
-    _leave(code)
-
-
-def _run(options: Options, rest: list[str]) -> int:
-    import typer
-
-    from agentrun.cli.app import app
-
-    try:
-        result = typer.main.get_command(app)(rest, standalone_mode=False, prog_name="agentrun", obj=options)
-    except typer.Abort:
-        return exits.of_signal(signal.SIGINT)
-    except SystemExit as error:
-        raise ReaderGone from error  # typer leaves so when it cannot print its help into a closed pipe
-    except OSError:
-        output.out_bytes(b"")  # help is printed past `output`: this raises what it should if that was what failed
-        raise
-    except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        hint = f"see: {context.command_path if context else 'agentrun'} --help"
-        raise UsageError(error.format_message(), hint=hint) from error
-    return result if isinstance(result, int) else exits.OK
-
-
-def _report(error: AgentrunError, options: Options) -> int:
-    if options.json:
-        from agentrun.render.json import error_doc, json_line
-
-        output.say(json_line(error_doc(error)).decode("utf-8"))
-    else:
-        from agentrun.render.plain import error_text
-
-        output.say(error_text(error, output.screen_of(sys.stderr, options)))
-    return error.exit_code
-
-
-def _report_bug(error: Exception, options: Options) -> int:
-    import traceback
-
-    if not options.json:
-        output.say(traceback.format_exc())
-    hint = "this is a bug in agentrun; what was acknowledged is safe in the tree"
-    _report(AgentrunError(f"{type(error).__name__}: {error}", hint=hint), options)
-    return EXIT_CODES["internal"]
+    _leave(run(sys.argv[1:]))
 
 
 def _leave(code: int) -> NoReturn:

@@ -22,6 +22,7 @@ from agentrun.records.message import STEER
 from agentrun.records.views import Accepted
 from agentrun.render.json import json_line
 from agentrun.render.plain import accepted_line, accepted_text, hints_after_accept
+from agentrun.states import RunStatus
 
 
 class Words(NamedTuple):
@@ -48,6 +49,8 @@ class Asked(NamedTuple):
 def new(options: Options, title: str, *, session_id: str | None, agent: str | None, text: str | None) -> int:
     """Makes a session, prints its id, and sends it a first prompt if there is one."""
     place = options.place()
+    if agent is not None:
+        make_order(place, agent, None)  # says now, and not at the first prompt, that there is no such agent
     session = sessions.new(place.tree, title=title, session_id=session_id, agent=agent, working_directory=_here())
     if options.json:
         output.out_bytes(json_line({"session": session.to_doc()}))
@@ -78,7 +81,8 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     audience.outlet.attempt(lambda: _acknowledge(options, acceptance))
     ended = execute(place, joined.run(), acceptance.liveness, scene)
     code = end_view(options, joined, audience, with_report=acceptance.began)
-    return exits.of_signal(ended.signal) if ended.signal else code
+    # A signal that came when the report was committed has stopped nothing.
+    return exits.of_signal(ended.signal) if ended.signal and ended.run.status is not RunStatus.COMPLETED else code
 
 
 def steer(options: Options, session: str, words: Words, *, key: str | None, if_ended: str | None) -> int:
@@ -161,7 +165,10 @@ def _duration(text: str | None) -> float | None:
         return None
     from agentrun.config import parse_duration
 
-    return parse_duration(text)
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise UsageError("a run needs some time: --timeout must be longer than 0s")
+    return seconds
 
 
 def _acknowledge(options: Options, acceptance: control.Acceptance) -> None:

@@ -29,6 +29,9 @@ def cancel(options: Options, name: str, reason: str, *, wait: bool, timeout: str
     view = control.cancel(place, Target(target.session, run_id), reason)
     if wait and not view.run.is_over:
         view = _wait(target, run_id, seconds)
+        if view.executor == "lost":
+            # It died over winding down; whoever comes next does that, and that is us.
+            view = control.cancel(place, Target(target.session, run_id), reason)
     if options.json:
         output.out_bytes(json_line(view.to_doc()))
     else:
