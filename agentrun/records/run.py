@@ -72,6 +72,12 @@ class Run(NamedTuple):
         """Whether the run has ended for good."""
         return self.status in TERMINAL
 
+    @property
+    def next_attempt(self) -> int:
+        """The number of the attempt that a claim begins: going on after an answer is part of the one before."""
+        is_answered = self.status is RunStatus.RUNNING and self.lease_owner is None
+        return self.attempts if is_answered else self.attempts + 1
+
     def apply(self, event: Event) -> Run:
         """The run after `event`. Raises TransitionRefused if the event must not stand here."""
         status = next_status(self.status, event.type, event.payload.get("terminalStatus"))
@@ -142,44 +148,48 @@ class Run(NamedTuple):
     def from_doc(cls, doc: Doc) -> Run:
         """The run in a decoded `run.json`. Raises ValueError if it is none; it is only a snapshot then."""
         try:
-            return cls(
-                session_id=doc["sessionId"],
-                run_id=doc["runId"],
-                account_id=doc["accountId"],
-                status=RunStatus(doc["status"]),
-                generation=int(doc["generation"]),
-                input_mode=doc["inputMode"],
-                agent=doc["agent"],
-                message_seq=int(doc["messageSeq"]),
-                created_at=doc["createdAt"],
-                started_at=doc["startedAt"],
-                updated_at=doc["updatedAt"],
-                timeout_at=doc["timeoutAt"],
-                cancel_requested_at=doc["cancelRequestedAt"],
-                ending=_status(doc["ending"]),
-                terminal_status=_status(doc["terminalStatus"]),
-                terminal_at=doc["terminalAt"],
-                reason=doc["reason"],
-                lease_owner=doc["leaseOwner"],
-                lease_expires_at=doc["leaseExpiresAt"],
-                references=tuple(doc["references"]),
-                continues=doc["continues"],
-                parent_run=doc["parentRun"],
-                config=doc["config"],
-                timeout=doc["timeout"],
-                waiting_for=doc["waitingFor"],
-                usage=NO_USAGE | doc["usage"],
-                report=doc["report"],
-                open_operations=tuple(Operation.from_brief(brief) for brief in doc["openOperations"]),
-                unresolved_operations=tuple(Operation.from_brief(brief) for brief in doc["unresolvedOperations"]),
-                delivered_inputs=tuple(doc["deliveredInputs"]),
-                returned_inputs=tuple(doc["returnedInputs"]),
-                attempts=int(doc["attempts"]),
-                applied_seq=int(doc["appliedSeq"]),
-                extra=without(doc, _FIELDS),
-            )
+            return _run_in(doc)
         except (KeyError, TypeError) as error:
             raise ValueError(f"no snapshot of a run: {error!r}") from error
+
+
+def _run_in(doc: Doc) -> Run:
+    return Run(
+        session_id=doc["sessionId"],
+        run_id=doc["runId"],
+        account_id=doc["accountId"],
+        status=RunStatus(doc["status"]),
+        generation=int(doc["generation"]),
+        input_mode=doc["inputMode"],
+        agent=doc["agent"],
+        message_seq=int(doc["messageSeq"]),
+        created_at=doc["createdAt"],
+        started_at=doc["startedAt"],
+        updated_at=doc["updatedAt"],
+        timeout_at=doc["timeoutAt"],
+        cancel_requested_at=doc["cancelRequestedAt"],
+        ending=_status(doc["ending"]),
+        terminal_status=_status(doc["terminalStatus"]),
+        terminal_at=doc["terminalAt"],
+        reason=doc["reason"],
+        lease_owner=doc["leaseOwner"],
+        lease_expires_at=doc["leaseExpiresAt"],
+        references=tuple(doc["references"]),
+        continues=doc["continues"],
+        parent_run=doc["parentRun"],
+        config=doc["config"],
+        timeout=doc["timeout"],
+        waiting_for=doc["waitingFor"],
+        usage=NO_USAGE | doc["usage"],
+        report=doc["report"],
+        open_operations=tuple(Operation.from_brief(brief) for brief in doc["openOperations"]),
+        unresolved_operations=tuple(Operation.from_brief(brief) for brief in doc["unresolvedOperations"]),
+        delivered_inputs=tuple(doc["deliveredInputs"]),
+        returned_inputs=tuple(doc["returnedInputs"]),
+        attempts=int(doc["attempts"]),
+        applied_seq=int(doc["appliedSeq"]),
+        extra=without(doc, _FIELDS),
+    )
 
 
 def accepted_run(event: Event) -> Run:

@@ -15,8 +15,16 @@ def account_name() -> str:
     """The account of this process: the name of its effective user, never what `$USER` says."""
     uid = os.geteuid()
     try:
-        return checked_id(pwd.getpwuid(uid).pw_name, "account")
-    except (KeyError, Denied):
+        return checked_id(user_name(uid), "account")
+    except Denied:
+        return f"uid-{uid}"
+
+
+def user_name(uid: int) -> str:
+    """The name of the user `uid`, for display."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
         return f"uid-{uid}"
 
 

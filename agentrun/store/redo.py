@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc
 from agentrun.records.message import ANSWER, QUESTION, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import closing, layout
-from agentrun.store.runs import RunDir, first_event, remaining_deadline
+from agentrun.store.deadlines import remaining_deadline
+from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 

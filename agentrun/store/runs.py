@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pwd
 import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from agentrun import clock
 from agentrun.errors import CorruptRecord, FencedOut
+from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc, check_version, decode, encode_document, encode_line
 from agentrun.records.event import Event
-from agentrun.records.lease import Lease, Owner
+from agentrun.records.lease import Lease
 from agentrun.records.message import Message
 from agentrun.records.run import Run, accepted_run, fold_run
 from agentrun.records.views import Executor, RunView
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import layout
+from agentrun.store.deadlines import is_expired, is_overdue, new_lease, remaining_deadline
 from agentrun.store.disk import Directory
-from agentrun.store.identity import this_process
+from agentrun.store.identity import this_process, user_name
 from agentrun.store.locks import Held, is_executor_alive
 from agentrun.store.log import Log
 
@@ -136,7 +137,7 @@ class RunDir:
             RunStatus.WAITING_INPUT,
         ):
             status = RunStatus.RECONCILING
-        return RunView(run, status, executor, stop_asked=self.stop_is_asked(run), overdue=_is_overdue(run))
+        return RunView(run, status, executor, stop_asked=self.stop_is_asked(run), overdue=is_overdue(run))
 
     def executor_of(self, run: Run) -> Executor:
         """Who drives `run`: `none` where nobody has to, `lost` where somebody should."""
@@ -144,8 +145,8 @@ class RunDir:
             return "none"
         if is_executor_alive(self.directory):
             lease = self.lease()
-            expired = lease is not None and lease.expires_boot_seconds < clock.boot_seconds()
-            return "frozen" if expired and lease and lease.generation == run.generation else "alive"
+            lapsed = lease is not None and lease.generation == run.generation and is_expired(lease)
+            return "frozen" if lapsed else "alive"
         busy = any(operation.status is OperationStatus.RUNNING for operation in run.open_operations)
         idle = run.status is RunStatus.QUEUED or (run.status is RunStatus.WAITING_INPUT and not busy)
         return "none" if idle else "lost"
@@ -235,11 +236,11 @@ class RunDir:
             self.session_directory,
         ):
             directory.sync()
-        lease = _new_lease(run.generation + 1, this_process(), lease_seconds)
+        lease = new_lease(run.generation + 1, this_process(), lease_seconds)
         payload: Doc = {
             "owner": lease.owner.to_doc(),
             "previousGeneration": run.generation,
-            "attempt": _attempt(run),
+            "attempt": run.next_attempt,
             "expiresAt": lease.expires_at,
         }
         run = self._append(E.RUN_LEASE_ACQUIRED, payload, generation=lease.generation)
@@ -254,7 +255,7 @@ class RunDir:
     def renew(self, lease: Lease, held: Held, lease_seconds: float) -> Lease:
         """Renews the lease. Raises FencedOut."""
         self.check(lease, held)
-        renewed = _new_lease(lease.generation, lease.owner, lease_seconds)
+        renewed = new_lease(lease.generation, lease.owner, lease_seconds)
         self._write_lease(renewed)
         return renewed
 
@@ -325,10 +326,11 @@ class RunDir:
         doc = self.events.append(lambda seq: event._replace(seq=seq).to_doc())
         self._run = moved._replace(applied_seq=doc["seq"])
         self._offset = self.events.size()
-        if self.on_event:
-            self.on_event(event._replace(seq=doc["seq"]))
         if durable or kind in _ALWAYS_SYNCED:
             self.events.sync()
+        # Not before it lasts: whoever is told of it may tell the user.
+        if self.on_event:
+            self.on_event(event._replace(seq=doc["seq"]))
         return self._run
 
     def _caught_up(self) -> Run:
@@ -361,7 +363,7 @@ class RunDir:
     def _take_up_sentinel(self) -> None:
         found = self.directory.stat(layout.CANCEL)
         assert found is not None  # it was there a moment ago, and only its run's end makes it meaningless
-        actor = {"user": _user_name(found.st_uid), "host": os.uname().nodename, "pid": None}
+        actor = {"user": user_name(found.st_uid), "host": os.uname().nodename, "pid": None}
         payload = {
             "actor": actor,
             "reason": "asked by the cancel file",
@@ -388,62 +390,3 @@ class RunDir:
         except ValueError as error:
             path = self.directory.at(layout.OPERATIONS)
             raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error
-
-
-def _attempt(run: Run) -> int:
-    """The number of the attempt that a claim begins: going on after an answer is part of the one before."""
-    answered = run.status is RunStatus.RUNNING and run.lease_owner is None
-    return run.attempts if answered else run.attempts + 1
-
-
-def first_event(account: str, prompt: Message) -> Event:
-    """The `run.accepted` that follows from the line of a prompt."""
-    accept = prompt.accept or {}
-    payload: Doc = {
-        "messageSeq": prompt.seq,
-        "inputMode": prompt.mode,
-        "accountId": account,
-        "agent": accept.get("agent"),
-        "key": prompt.key,
-        "references": accept.get("references") or [],
-        "attachments": accept.get("attachments") or [],
-        "timeout": accept.get("timeout"),
-        "config": accept.get("config"),
-        "parentRun": accept.get("parentRun"),
-        "continues": accept.get("continues"),
-        "actor": prompt.actor,
-    }
-    return Event(prompt.session_id, prompt.run_id, 1, E.RUN_ACCEPTED.value, prompt.at, 0, payload)
-
-
-def remaining_deadline(run: Run, timeout: float | None) -> str | None:
-    """When the executing time of `run` will be used up if it goes on from now; None without a limit."""
-    if timeout is None:
-        return None
-    return clock.timestamp(clock.wall_seconds() + timeout - run.usage["executingMs"] / 1000)
-
-
-def _new_lease(generation: int, owner: Owner, seconds: float) -> Lease:
-    now = clock.wall_seconds()
-    return Lease(
-        generation,
-        owner,
-        clock.timestamp(now),
-        clock.timestamp(now + seconds),
-        clock.boot_seconds() + seconds,
-    )
-
-
-def _is_overdue(run: Run) -> bool:
-    deadline = run.timeout_at or (run.waiting_for or {}).get("deadline")
-    try:
-        return bool(deadline) and not run.is_over and clock.seconds_of(str(deadline)) < clock.wall_seconds()
-    except ValueError:
-        return False
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid-{uid}"

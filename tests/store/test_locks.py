@@ -3,6 +3,7 @@
 Covers A75, B2, B3, B5, B10, B11, B44, cases C3, C4 and C5, promises 3 and 4.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -300,3 +301,13 @@ def test_writers_killed_in_mid_air_cost_no_acknowledged_message(session: Session
     assert len(set(acknowledged)) == len(acknowledged)
     assert set(acknowledged) <= set(stored)
     assert stored == list(range(1, last + 1))
+
+
+def test_who_looks_does_not_take_another_looker_for_an_executor(tmp_path: Path) -> None:
+    directory = Directory.root(str(tmp_path))
+    other = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_SH)  # as a probe holds it, for an instant
+        assert not is_executor_alive(directory)
+    finally:
+        os.close(other)

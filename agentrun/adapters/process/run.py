@@ -96,11 +96,10 @@ async def run_process(
 ) -> Outcome:
     """Runs a program in a session of its own until its process ends. Raises `CannotStart`.
 
-    `marker` are the variables in `env` that tell this call's processes from all others. `timeout` and
-    `grace` (from SIGTERM to SIGKILL) are seconds. The first `max_output` bytes of stdout are kept, the
-    rest is read, counted and dropped. `on_line` gets each line on `LINE_FD`, without its newline, as
-    soon as it is there, and an unfinished one at the end; a cancellation waits for it. `spare` is asked,
-    when the tree has to be ended, for pids to leave alone with all below them.
+    `marker` are the variables in `env` that tell this call's processes from all others. `timeout` and `grace` (from
+    SIGTERM to SIGKILL) are seconds. The first `max_output` bytes of stdout are kept, the rest is read, counted and
+    dropped. `on_line` gets each line on `LINE_FD`, without its newline, as soon as it is there, and an unfinished one
+    at the end; a cancellation waits for it. `spare` is asked, when the tree has to be ended, for pids to leave alone.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     items = environment_items(marker)

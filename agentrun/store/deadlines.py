@@ -1,0 +1,35 @@
+"""When a lease, the time for executing or the time for an answer is over."""
+
+from __future__ import annotations
+
+from agentrun import clock
+from agentrun.records.lease import Lease, Owner
+from agentrun.records.run import Run
+
+
+def new_lease(generation: int, owner: Owner, seconds: float) -> Lease:
+    """A lease of `owner` that runs for `seconds` from now."""
+    now = clock.wall_seconds()
+    ends = clock.boot_seconds() + seconds
+    return Lease(generation, owner, clock.timestamp(now), clock.timestamp(now + seconds), ends)
+
+
+def is_expired(lease: Lease) -> bool:
+    """Whether the lease has run out, on the clock of this boot."""
+    return lease.expires_boot_seconds < clock.boot_seconds()
+
+
+def remaining_deadline(run: Run, timeout: float | None) -> str | None:
+    """When the executing time of `run` will be used up if it goes on from now; None without a limit."""
+    if timeout is None:
+        return None
+    return clock.timestamp(clock.wall_seconds() + timeout - run.usage["executingMs"] / 1000)
+
+
+def is_overdue(run: Run) -> bool:
+    """Whether a deadline of an open run has passed."""
+    deadline = run.timeout_at or (run.waiting_for or {}).get("deadline")
+    try:
+        return bool(deadline) and not run.is_over and clock.seconds_of(str(deadline)) < clock.wall_seconds()
+    except ValueError:
+        return False
