@@ -44,8 +44,9 @@ def session_view(session: SessionDir, on_damage: list[AgentrunError], tail: int 
 def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST) -> RunDetail:
     """A run with its newest messages and operations. Raises CorruptRecord."""
     view = told(run_dir)
-    events = list(run_dir.all_events())
+    events = [event for _, event in run_dir.events.lasting(run_dir.event)]
     messages = messages_of(session, view, tail)
+    session.messages.sync_for_reading()
     every_input = [message for message in messages if message.is_input]
     return RunDetail(
         view=view,
@@ -75,18 +76,21 @@ def messages_of(session: SessionDir, view: RunView, tail: int) -> tuple[Message,
 
 def messages(session: SessionDir, since: int | None, tail: int | None) -> Iterator[Message]:
     """The session's messages in order: from number `since` on, or the last `tail`; all of them otherwise."""
-    session.messages.sync_for_reading()
+    log = session.messages
     if since is None and tail is not None:
-        yield from session.tail(tail)
+        newest = session.tail(tail)
+        log.sync_for_reading()
+        yield from newest
         return
-    yield from _last(session.messages_since(since or 1), tail)
+    first = since or 1
+    records = log.lasting(session.message, log.offset_of(first) if first > 1 else 0)
+    yield from _last((message for _, message in records if message.seq >= first), tail)
 
 
 def operations(run_dir: RunDir, since: int | None, tail: int | None) -> Iterator[Event]:
     """The run's events in order: from number `since` on, or the last `tail`; all of them otherwise."""
-    run_dir.events.sync_for_reading()
-    events = (event for event in run_dir.all_events() if event.seq >= (since or 1))
-    yield from _last(events, tail)
+    records = run_dir.events.lasting(run_dir.event)
+    yield from _last((event for _, event in records if event.seq >= (since or 1)), tail)
 
 
 def damage(session: SessionDir, *run_dirs: RunDir) -> list[Damage]:
@@ -152,14 +156,14 @@ class Follower:
 
     def _new_messages(self) -> Iterator[Message]:
         log = self.session.messages
-        for offset, message in log.forward(self.session.message, self._messages_offset):
+        for offset, message in log.lasting(self.session.message, self._messages_offset):
             self._messages_offset = offset
             if message.run_id == self.run_dir.run_id:
                 yield message
 
     def _new_events(self) -> Iterator[Event]:
         log = self.run_dir.events
-        for offset, event in log.forward(self.run_dir.event, self._events_offset):
+        for offset, event in log.lasting(self.run_dir.event, self._events_offset):
             self._events_offset = offset
             if event.seq >= self._since:
                 yield event

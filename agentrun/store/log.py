@@ -133,6 +133,15 @@ class Log:
                 if record is not None:
                     yield position, record
 
+    def lasting(self, read: Callable[[Doc], T], start: int = 0) -> Iterator[tuple[int, T]]:
+        """As `forward`, but only what lasts through a power cut: for what is told to somebody."""
+        end = self.size()
+        self.sync_for_reading()
+        for offset, record in self.forward(read, start):
+            if offset > end:
+                return
+            yield offset, record
+
     def backward(self, read: Callable[[Doc], T]) -> Iterator[T]:
         """Every record, newest first."""
         fd = self._open_for_reading()
