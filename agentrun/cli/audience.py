@@ -27,6 +27,7 @@ class JsonAudience:
     """Prints each event as the line that is stored."""
 
     can_answer = False
+    keeps_what_it_hears = True
 
     def __init__(self, outlet: Outlet) -> None:
         self.outlet = outlet
@@ -56,6 +57,8 @@ class JsonAudience:
 
 class TerminalAudience:
     """The live view on a terminal; on it, questions are asked right there."""
+
+    keeps_what_it_hears = False
 
     def __init__(self, stream: TextIO, outlet: Outlet, options: Options) -> None:
         self.outlet = outlet
@@ -108,6 +111,8 @@ class TerminalAudience:
 
 class QuietAudience(JsonAudience):
     """A pipe reads the report at the end; nothing is shown before."""
+
+    keeps_what_it_hears = False
 
     def event(self, event: Event) -> None:
         """Passes over it."""

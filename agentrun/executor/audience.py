@@ -31,6 +31,10 @@ class Audience(Protocol):
     def can_answer(self) -> bool:
         """Whether somebody is there who can be asked."""
 
+    @property
+    def keeps_what_it_hears(self) -> bool:
+        """Whether a script gets the events as they are stored, so that each must last before it is told."""
+
     async def ask(self, waiting: Doc) -> str | None:
         """What the user says to the question; for an approval `approved` or `denied`. None: nobody answers here."""
 
@@ -39,6 +43,7 @@ class NoAudience:
     """Nobody looks on: a detached run."""
 
     can_answer = False
+    keeps_what_it_hears = False
 
     def event(self, event: Event) -> None:
         """Passes over it: the event is in the tree."""

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import io
 import os
-import time
-from itertools import groupby, islice
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
 from typing import BinaryIO, NamedTuple, NoReturn
 
 import anyio
 
 from agentrun import clock
 from agentrun.agent.events import AgentEvent, RequestFinished, ToolFinished, ToolRegistered
-from agentrun.agent.protocols import STEERED, Conversation, Question
+from agentrun.agent.protocols import STEERED, Question
 from agentrun.errors import FencedOut, NotFound, TransitionRefused
 from agentrun.executor.audience import Audience
+from agentrun.executor.conversation import earlier_conversation
 from agentrun.executor.draft import Draft
 from agentrun.executor.outputs import line_of
+from agentrun.executor.stopwatch import Stopwatch
 from agentrun.lifecycle.winding_down import wind_down
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
@@ -38,9 +41,6 @@ from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
 E = EventType
-
-# The context layer chooses from these; what is older is for its summary.
-CONVERSATION_MESSAGES = 200
 
 
 class Terms(NamedTuple):
@@ -70,12 +70,13 @@ class StoredStretch:
         self._liveness: int | None = liveness
         self._answered = anyio.Event()
         self._inputs: dict[int, Message] = {}
+        self._untold: list[Event] = []
         self._draft = Draft(self.run_dir)
         # The length of the conversation when it was last found to hold no undelivered input.
         self._nothing_waits_at = -1
-        self._executing_since: float | None = None
+        self._watch = Stopwatch()
         self.lease = self._claim()
-        self.conversation = self._earlier_conversation()
+        self.conversation = earlier_conversation(session, self.run_dir.seen)
         self._shown = session.messages.offset_of(self.run_dir.seen.message_seq)
 
     # --- what the agent calls
@@ -91,7 +92,7 @@ class StoredStretch:
 
     async def begin_request(self, model: str, *, turn_id: str, operation_id: str, attempt: int, at_rest: bool) -> None:
         """Delivers waiting input and registers a model request, in one hold of the lock."""
-        with recording(self.session) as writer:
+        with self._recording() as writer:
             run = self._going_on(writer)
             if run is not None:
                 self._deliver(writer, run, turn_id, at_rest)
@@ -105,7 +106,7 @@ class StoredStretch:
         self.audience.draft(text)
         self._draft.add(operation_id, text)
         if self._draft.is_due:
-            with recording(self.session) as writer:
+            with self._recording() as writer:
                 if self._going_on(writer) is not None:
                     self._draft.write(writer, self.lease)
                     return
@@ -118,11 +119,12 @@ class StoredStretch:
             return
         stored = False
         try:
-            with recording(self.session) as writer:
+            with self._recording() as writer:
                 if isinstance(event, RequestFinished):
                     self._draft.write(writer, self.lease)
                 kind, payload = line_of(event, lambda source: self._blob(writer, source))
-                self.run_dir.append(self.lease, writer, kind, payload, durable=self._has_effect(event))
+                is_write = isinstance(event, ToolRegistered) and event.effect == WRITE
+                self.run_dir.append(self.lease, writer, kind, payload, durable=is_write)
                 stored = True
         except FencedOut as error:
             self._fence(error, event)
@@ -134,7 +136,7 @@ class StoredStretch:
 
     async def start_call(self, operation_id: str, tool_call_id: str, tool_name: str, attempt: int) -> str | None:
         """Registers the dispatch of a call, durable if it can have effects, and looks for a stop once more after it."""
-        with recording(self.session) as writer:
+        with self._recording() as writer:
             run = self._going_on(writer)
             if run is not None:
                 if self._is_steered(writer, run):
@@ -153,14 +155,14 @@ class StoredStretch:
 
     def is_steered(self) -> bool:
         """Whether a steer waits to be delivered."""
-        with recording(self.session) as writer:
+        with self._recording() as writer:
             run = self._going_on(writer)
             return run is not None and self._is_steered(writer, run)
 
     async def ask(self, question: Question) -> None:
         """Waits for the user here if somebody is there, and else leaves the run waiting on disk."""
         self._answered = anyio.Event()
-        with writing(self.session) as writer:
+        with self._writing() as writer:
             run = self._going_on(writer)
             if run is not None:
                 if run.waiting_for is None:
@@ -173,17 +175,17 @@ class StoredStretch:
             group.start_soon(self._ask_here, self.run_dir.seen.waiting_for or {})
             await self._answered.wait()
             group.cancel_scope.cancel()
-        self._executing_since = time.monotonic()
+        self._watch.start()
 
     async def complete(self, report: str) -> bool:
         """Commits the report, unless input has come that nobody has answered."""
-        with writing(self.session) as writer:
+        with self._writing() as writer:
             run = self._going_on(writer)
             if run is not None:
                 if writer.undelivered(run) or run.open_operations:
                     return False
                 kept = self._blob(writer, io.BytesIO(report.encode("utf-8", "replace")))
-                spent = self.executing_ms()
+                spent = self._watch.take()
                 finish(writer, self.lease, self.run_dir, RunStatus.COMPLETED, report=kept, executing_ms=spent)
                 return True
         return await self._stop_here()
@@ -198,7 +200,7 @@ class StoredStretch:
     def look(self) -> bool:
         """Looks whether others wrote into the run; True if it must not go on, and then the agent is stopped."""
         if self.run_dir.has_news():
-            with recording(self.session) as writer:
+            with self._recording() as writer:
                 self._going_on(writer)
         if self.fenced or self.run_dir.seen.ending is not None:
             self.scope.cancel()
@@ -215,14 +217,14 @@ class StoredStretch:
 
     def request_stop(self, intent: str, reason: str, via: str, actor: Doc) -> None:
         """Stores an intent to stop this run, as anyone could, and stops the agent."""
-        with writing(self.session) as writer:
+        with self._writing() as writer:
             if not self.run_dir.current(writer).is_over:
                 inbox.request_stop(writer, self.run_dir, actor=actor, reason=reason, intent=intent, via=via)
         self.look()
 
     def note_failure(self, reason: str) -> None:
         """Records that the run cannot go on, unless it is ending already."""
-        with writing(self.session) as writer:
+        with self._writing() as writer:
             if self._going_on(writer) is not None:
                 self.run_dir.append(self.lease, writer, E.RUN_FAILING, {"reason": reason})
                 self.run_dir.write_snapshot(writer)
@@ -236,10 +238,10 @@ class StoredStretch:
         """Ends the stretch after the agent has let go of everything: with the run's end, or by handing over."""
         if self._liveness is None or self.fenced:
             return
-        with writing(self.session) as writer:
+        with self._writing() as writer:
             run = self.run_dir.check(self.lease, writer)
             if run.ending is not None and not run.is_over:
-                wind_down(writer, self.lease, self.run_dir, executing_ms=self.executing_ms())
+                wind_down(writer, self.lease, self.run_dir, executing_ms=self._watch.take())
             elif not run.is_over:
                 operations = [operation.operation_id for operation in run.open_operations]
                 payload = {"reason": self.left or "the agent stopped", "operationIds": operations}
@@ -253,51 +255,60 @@ class StoredStretch:
             os.close(self._liveness)
             self._liveness = None
 
-    def executing_ms(self) -> int:
-        """Milliseconds spent executing since they were last recorded; the count stops with this."""
-        if self._executing_since is None:
-            return 0
-        spent = time.monotonic() - self._executing_since
-        self._executing_since = None
-        return int(spent * 1000)
-
     def seconds_left(self) -> tuple[str, float] | None:
         """Which time limit runs now, `timeout` or `answer_timeout`, and how much of it is left in seconds."""
         run = self.run_dir.seen
         if run.waiting_for is not None:
             deadline = run.waiting_for.get("deadline")
             return ("answer_timeout", clock.seconds_of(deadline) - clock.wall_seconds()) if deadline else None
-        if self.terms.timeout is None or self._executing_since is None:
+        spent = self._watch.seconds()
+        if self.terms.timeout is None or spent is None:
             return None
-        used = run.usage["executingMs"] / 1000 + time.monotonic() - self._executing_since
-        return "timeout", self.terms.timeout - used
+        return "timeout", self.terms.timeout - run.usage["executingMs"] / 1000 - spent
 
     # --- below
 
+    @contextmanager
+    def _recording(self) -> Iterator[Writer]:
+        try:
+            with recording(self.session) as writer:
+                yield writer
+        finally:
+            self._tell()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Writer]:
+        try:
+            with writing(self.session) as writer:
+                yield writer
+        finally:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tells the audience what was stored. A script keeps what it is told, numbers too: so that has to last."""
+        if self._untold and self.audience.keeps_what_it_hears:
+            self.run_dir.events.sync_for_reading()
+        untold, self._untold = self._untold, []
+        for event in untold:
+            self.audience.event(event)
+
     def _claim(self) -> Lease:
-        self.run_dir.on_event = self._saw
-        with writing(self.session) as writer:
+        with self._writing() as writer:
+            lease = self.run_dir.claim(writer, lease_seconds=self.terms.lease, timeout=self.terms.timeout)
             # All of them, from the first: the agent decides by them.
+            self.run_dir.on_event = self._saw
             for event in self.run_dir.all_events():
                 self._saw(event)
-            lease = self.run_dir.claim(writer, lease_seconds=self.terms.lease, timeout=self.terms.timeout)
-        self._executing_since = time.monotonic()
+        self._watch.start()
         return lease
 
     def _saw(self, event: Event) -> None:
         if self.events and event.seq <= self.events[-1].seq:
             return
         self.events.append(event)
-        self.audience.event(event)
+        self._untold.append(event)
         if event.type == E.RUN_INPUT_RECEIVED:
             self._answered.set()
-
-    def _earlier_conversation(self) -> Conversation:
-        run = self.run_dir.seen
-        earlier = (message for message in self.session.messages_backward() if message.seq < run.message_seq)
-        messages = list(islice(earlier, CONVERSATION_MESSAGES))[::-1]
-        reports = {run_id: self.session.run(run_id).report() or "" for run_id in run.references}
-        return Conversation(messages, reports)
 
     def _going_on(self, writer: Writer) -> Run | None:
         """The run, if this stretch may still do new work in it."""
@@ -351,7 +362,7 @@ class StoredStretch:
             "text": question.text,
             "operationId": question.operation_id,
             "deadline": None if limit is None else clock.timestamp(clock.wall_seconds() + limit),
-            "executingMs": self.executing_ms(),
+            "executingMs": self._watch.take(),
         }
         run = self.run_dir.append(self.lease, writer, E.RUN_WAITING_INPUT, payload)
         writer.append_message(run.run_id, "assistant", QUESTION, question.text, question_id=payload["questionId"])
@@ -359,7 +370,7 @@ class StoredStretch:
 
     async def _ask_here(self, waiting: Doc) -> None:
         text = await self.audience.ask(waiting)
-        with writing(self.session) as writer:
+        with self._writing() as writer:
             run = self.run_dir.current(writer)
             if (run.waiting_for or {}).get("questionId") != waiting.get("questionId"):
                 return  # answered from elsewhere in the meantime
@@ -372,7 +383,7 @@ class StoredStretch:
 
     def _leave(self, writer: Writer, reason: str) -> None:
         """Lets the run go in the hold in which it came to wait: an answer then finds no executor, and takes over."""
-        payload = {"reason": reason, "executingMs": self.executing_ms()}
+        payload = {"reason": reason, "executingMs": self._watch.take()}
         self.run_dir.append(self.lease, writer, E.RUN_LEASE_RELEASED, payload, durable=True)
         self.run_dir.end_lease(writer)
         self.run_dir.write_snapshot(writer)
@@ -381,9 +392,6 @@ class StoredStretch:
 
     def _blob(self, writer: Writer, source: BinaryIO) -> Doc:
         return self.run_dir.write_blob(self.lease, writer, source)
-
-    def _has_effect(self, event: AgentEvent) -> bool:
-        return isinstance(event, ToolRegistered) and event.effect == WRITE
 
     def _can_write(self, operation_id: str) -> bool:
         return any(
