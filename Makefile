@@ -22,7 +22,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all quick check static format-check lint types layers docs-check \
+.PHONY: help demo test test-all exhaustive quick check static format-check lint types layers docs-check \
 	format docs mutants setup clean remake
 
 help: ## list the targets
@@ -36,6 +36,9 @@ test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" cho
 
 test-all: $(VENV)/dev.stamp ## all tests, also the exhaustive ones
 	$(PYTEST)
+
+exhaustive: $(VENV)/dev.stamp ## the exhaustive tests alone: every system call, every moment; ten minutes and more
+	$(PYTEST) -m exhaustive
 
 quick: $(VENV)/dev.stamp ## the quick tests alone
 	$(PYTEST) -m "not slow and not exhaustive"

@@ -24,8 +24,6 @@ from agentrun.errors import ConfigError
 __all__ = ["Surroundings", "build_agent"]
 
 SCRIPTED = "scripted:"
-# What the configuration may name, and what this version can drive.
-_MODELS = ("openai:NAME", "anthropic:NAME", "scripted:FILE", "local")
 
 
 def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
@@ -50,7 +48,7 @@ def _model(config: Config, agent: AgentConfig) -> Model:
         return load_script(os.path.join(config.directory, model.removeprefix(SCRIPTED)))
     if model == "local" or model.startswith(("openai:", "anthropic:")):
         _refuse(agent, f"the model {model!r}", "scripted models (scripted:FILE)")
-    raise ConfigError(f"agent {agent.name!r}: {model!r} is no model; write {', '.join(_MODELS)}")
+    raise ConfigError(f"agent {agent.name!r}: {model!r} is no model that this version drives; write {SCRIPTED}FILE")
 
 
 def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundings) -> Tool:

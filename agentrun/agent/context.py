@@ -176,10 +176,10 @@ def _model_reply(reply: Reply) -> ModelReply:
 
 
 def _results(transcript: Transcript) -> dict[str, str]:
-    """By tool, what became of its last call that is over; a call that never started has not been made."""
+    """By tool, what became of its last call that is over; of one that was never started if there is no other."""
     results: dict[str, str] = {}
     for turn in transcript.turns:
         for call in turn.calls:
-            if not call.is_open and call.status is not Status.SKIPPED:
+            if not call.is_open and (call.status is not Status.SKIPPED or call.name not in results):
                 results[call.name] = _told(turn, call)
     return results

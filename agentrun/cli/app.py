@@ -37,7 +37,6 @@ Exit codes:
 app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     help=_HELP,

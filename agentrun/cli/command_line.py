@@ -36,7 +36,9 @@ def _run(options: Options, rest: list[str]) -> int:
     from agentrun.cli.app import app
 
     try:
-        result = typer.main.get_command(app)(rest, standalone_mode=False, prog_name="agentrun", obj=options)
+        result = typer.main.get_command(app)(
+            rest or ["--help"], standalone_mode=False, prog_name="agentrun", obj=options
+        )
     except typer.Abort:
         return exits.of_signal(signal.SIGINT)
     except SystemExit as error:
@@ -48,6 +50,8 @@ def _run(options: Options, rest: list[str]) -> int:
         context = getattr(error, "ctx", None)
         hint = f"see: {context.command_path if context else 'agentrun'} --help"
         raise UsageError(error.format_message(), hint=hint) from error
+    if not rest:
+        return EXIT_CODES["usage"]  # the help was the answer, but nothing was asked
     return result if isinstance(result, int) else exits.OK
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from typing import NamedTuple
 
 from agentrun.cli import exit as exits
@@ -48,6 +49,8 @@ class Asked(NamedTuple):
 
 def new(options: Options, title: str, *, session_id: str | None, agent: str | None, text: str | None) -> int:
     """Makes a session, prints its id, and sends it a first prompt if there is one."""
+    if text is not None:
+        read_text(Words([text], []), "send")  # a session must not be left behind by a text that cannot be sent
     place = options.place()
     if agent is not None:
         make_order(place, agent, None)  # says now, and not at the first prompt, that there is no such agent
@@ -61,7 +64,7 @@ def new(options: Options, title: str, *, session_id: str | None, agent: str | No
 
 def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     """Accepts an input, then executes or watches its run to the end unless it is detached."""
-    text = read_text(words)
+    text = read_text(words, "send")
     place = options.place()
     target = find(place.tree, session)
     acceptance = control.say(place, target, _saying(place, target, text, asked))
@@ -76,7 +79,8 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     if acceptance.liveness is None:
         _acknowledge(options, acceptance)
         return watch(options, joined, audience, with_report=acceptance.began)
-    scene = Scene(audience, warn=lambda said: output.say(f"agentrun: {said}\n"), leave_now=_leave_now, signals=signals)
+    leave_now = partial(_leave_now, joined.run().name)
+    scene = Scene(audience, lambda said: output.say(f"agentrun: {said}\n"), leave_now, signals)
     # From here on the run is ours, and goes on whoever reads of it.
     audience.outlet.attempt(lambda: _acknowledge(options, acceptance))
     ended = execute(place, joined.run(), acceptance.liveness, scene)
@@ -90,7 +94,7 @@ def steer(options: Options, session: str, words: Words, *, key: str | None, if_e
     place = options.place()
     target = find(place.tree, session)
     asked = Asked(mode=STEER, key=key, if_ended=if_ended)
-    saying = _saying(place, target, read_text(words), asked)._replace(drive=if_ended is not None)
+    saying = _saying(place, target, read_text(words, "steer"), asked)._replace(drive=if_ended is not None)
     acceptance = control.say(place, target, saying)
     if acceptance.liveness is not None:
         start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)
@@ -117,14 +121,14 @@ def _here() -> str | None:
         return None
 
 
-def read_text(words: Words) -> str:
+def read_text(words: Words, command: str) -> str:
     """The text that the command line gives: its words, then standard input for `-`, then the files.
 
     Blank lines between the parts. Raises UsageError if there is none, or a file cannot be read.
     """
     said = [word for word in words.words if word != "-"]
     if len(said) > 1:
-        raise UsageError("one text, please: put it in quotes", hint='agentrun send SESSION "all of it"')
+        raise UsageError("one text, please: put it in quotes", hint=f'agentrun {command} SESSION "all of it"')
     parts = list(said)
     if "-" in words.words:
         parts.append(_standard_input())
@@ -132,7 +136,8 @@ def read_text(words: Words) -> str:
     text = "\n\n".join(part.rstrip("\n") if len(parts) > 1 else part for part in parts)
     if not text.strip():
         raise UsageError(
-            "there is no text to send", hint="give it as an argument, as - for standard input, or with --file"
+            f"there is no text to {command}",
+            hint=f"give it as an argument, or as - for standard input: agentrun {command} SESSION TEXT",
         )
     return text
 
@@ -227,7 +232,8 @@ def _collect_signals() -> list[int]:
     return signals
 
 
-def _leave_now(number: int) -> None:
+def _leave_now(name: str, number: int) -> None:
     """A second Ctrl-C: the run stays `cancelling`, and the next command winds it down."""
     output.say("\nagentrun: left at once; what was started may still be running\n")
+    output.say(f"  end it with: agentrun cancel {name}\n")
     os._exit(exits.of_signal(number))

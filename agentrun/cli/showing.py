@@ -63,16 +63,21 @@ def follow(options: Options, name: str, look: Look) -> int:
 def ls(options: Options, text: str, status: RunStatus | None, agent: str | None, *, archived: bool, limit: int) -> int:
     """Lists sessions, newest change first."""
     damage: list[AgentrunError] = []
-    found = sessions.rows(
-        options.place().tree, text=text, status=status, agent=agent, archived=archived, on_damage=damage
-    )
+    place = options.place()
+    found = sessions.rows(place.tree, text=text, status=status, agent=agent, archived=archived, on_damage=damage)
     rows = list(islice(found, limit))
+    is_more = next(found, None) is not None
     if options.json:
         for row in rows:
             output.out_bytes(json_line(row_doc(row)))
     else:
         output.out(plain.rows_text(rows, output.screen_of(sys.stdout, options)))
     _warn(options, (str(error) for error in damage))
+    if not options.json:
+        if is_more:
+            output.say(f"agentrun: the first {limit}; there are more: --limit N\n")
+        elif not rows and output.is_terminal(sys.stderr):
+            output.say(f"agentrun: nothing to list in {place.tree.root}\n")
     return exits.OK
 
 
@@ -119,7 +124,7 @@ def _show_report(options: Options, target: Target, look: Look) -> None:
     if report is None:
         run = run_dir.load()
         raise NotFound(
-            f"{run_dir.name} has no report: it is {run.status}",
+            f"{run_dir.name} has no report: its status is {run.status}",
             hint=f"what has been generated so far: {run_dir.directory.at('report.draft.md')}",
             session_id=run.session_id,
             run_id=run.run_id,

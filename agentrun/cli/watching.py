@@ -12,7 +12,7 @@ from agentrun.cli.output import ReaderGone
 from agentrun.commands.names import Target
 from agentrun.commands.show import Follower, run_detail, told
 from agentrun.records.event import Event
-from agentrun.render.plain import attention_text, hints_after_send, report_text
+from agentrun.render.plain import attention_text, ended_text, hints_after_send, report_text
 
 
 def watch(options: Options, target: Target, audience: Shown, *, with_report: bool, since: int = 0) -> int:
@@ -52,7 +52,7 @@ def end_view(options: Options, target: Target, audience: Shown, *, with_report: 
             output.out(report if report.endswith("\n") else f"{report}\n")
     screen = output.screen_of(sys.stderr, options)
     if not isinstance(audience, TerminalAudience):
-        output.say(attention_text(view, screen))
+        output.say(ended_text(view, screen) + attention_text(view, screen))
     if output.is_terminal(sys.stderr):
         output.say(hints_after_send(view, screen))
     return exits.of_run(view)

@@ -72,7 +72,9 @@ def say(place: Place, target: Target, saying: Saying) -> Acceptance:
         earlier = inbox.already_accepted(writer, saying.said)
         message = earlier
         if message is None:
-            _end_overdue(writer)
+            overdue = _end_overdue(writer)
+            if overdue is not None and not (saying.mode == PROMPT or saying.if_busy or saying.if_ended_prompt):
+                raise _ended(overdue)  # what was meant as its answer must not begin another run
             inbox.check_last_seq(writer, saying.expect_seq)
             message = _accept(writer, target, saying)
         run_dir = target.session.run(message.run_id)
@@ -94,7 +96,7 @@ def settle(place: Place, target: Target, operation_id: str | None, approved: boo
         run = run_dir.current(writer)
         waiting = run.waiting_for or {}
         if waiting.get("kind") != "approval" or operation_id not in (None, waiting.get("operationId")):
-            raise _not_waiting_for_approval(run, operation_id)
+            raise _not_waiting_for_approval(run_dir.view(), operation_id)
         _check_next_stretch(run_dir, run)
         said = Input("approved" if approved else "denied", this_actor(), note=note)
         message = inbox.answer(writer, run_dir, said)
@@ -152,10 +154,13 @@ def _active_view(writer: Writer) -> RunView | None:
     return writer.session.run(run_id).view() if run_id else None
 
 
-def _end_overdue(writer: Writer) -> None:
+def _end_overdue(writer: Writer) -> Run | None:
+    """The run that waited too long for an answer and has been ended for it, if there was one."""
     run_id = writer.session.active()
-    if run_id is not None:
-        end_overdue(writer, writer.session.run(run_id))
+    if run_id is None:
+        return None
+    run_dir = writer.session.run(run_id)
+    return run_dir.seen if end_overdue(writer, run_dir) else None
 
 
 def _check_next_stretch(run_dir: RunDir, run: Run) -> None:
@@ -182,13 +187,14 @@ def _named_run(target: Target, active: RunView | None, saying: Saying) -> RunVie
     return active
 
 
-def _not_waiting_for_approval(run: Run, operation_id: str | None) -> Conflict:
+def _not_waiting_for_approval(view: RunView, operation_id: str | None) -> Conflict:
+    run = view.run
     if run.is_over:
         return _ended(run)
     waiting = run.waiting_for or {}
     asked = f"the approval of {waiting['operationId']}" if waiting.get("operationId") else "no approval"
     return ImpossibleMode(
-        f"{run.session_id}/{run.run_id} is {run.status} and waits for {asked}"
+        f"{run.session_id}/{run.run_id} is {view.words} and waits for {asked}"
         + (f", not of {operation_id}" if operation_id else ""),
         hint=f"see what it waits for: agentrun show {run.session_id}/{run.run_id}",
         session_id=run.session_id,

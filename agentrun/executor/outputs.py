@@ -39,5 +39,5 @@ def _output(output: BinaryIO | bytes, store_blob: Callable[[BinaryIO], Doc]) -> 
     source.seek(0)
     blob = store_blob(source)
     shown = beginning[:LINE_LIMIT].decode("utf-8", "replace")
-    note = f"[{blob['bytes']} bytes in all, kept whole in blobs/{blob['sha256']}]"
+    note = f"[{blob['bytes']} bytes, kept in blobs/{blob['sha256']}]"
     return {"result": f"{shown}\n{note}", "blob": blob}

@@ -88,7 +88,7 @@ def _taken(active: RunView) -> SlotTaken:
 
 def _impossible(active: RunView, mode: str) -> ImpossibleMode:
     name = f"{active.run.session_id}/{active.run.run_id}"
-    allowed = ", ".join(status for status in OPEN if status in POSSIBLE[mode])
+    allowed = " or ".join(status for status in RunStatus if status in POSSIBLE[mode])
     return ImpossibleMode(
         f"{name} is {active.words}; {_A[mode]} needs a run that is {allowed}",
         hint=_what_next(active, name),

@@ -38,17 +38,17 @@ def wind_down(writer: Writer, lease: Lease, run_dir: RunDir, *, executing_ms: in
     return finish(writer, lease, run_dir, end, executing_ms=executing_ms)
 
 
-def end_overdue(writer: Writer, run_dir: RunDir) -> None:
-    """Ends a run that waits on disk for an answer whose time is over. Nothing of it runs, so nothing has to be stopped.
+def end_overdue(writer: Writer, run_dir: RunDir) -> bool:
+    """Ends a run that waits on disk for an answer whose time is over; whether it has.
 
-    A run with an executor is ended by that.
+    Nothing of such a run is alive, so nothing has to be stopped. A run with an executor is ended by that.
     """
     view = run_dir.view()
     if not (view.overdue and view.status is RunStatus.WAITING_INPUT and view.executor == "none"):
-        return
+        return False
     liveness = take_liveness(run_dir.directory)
     if liveness is None:
-        return
+        return False
     try:
         actor = this_actor() | {"user": DEADLINE}
         inbox.request_stop(
@@ -57,6 +57,7 @@ def end_overdue(writer: Writer, run_dir: RunDir) -> None:
         wind_down(writer, run_dir.claim(writer, lease_seconds=WIND_DOWN_LEASE, timeout=None), run_dir)
     finally:
         os.close(liveness)
+    return True
 
 
 def _settle(writer: Writer, lease: Lease, run_dir: RunDir, operation: Operation) -> None:

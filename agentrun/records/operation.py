@@ -44,6 +44,7 @@ class Operation(NamedTuple):
     result: str | None = None
     blob: Doc | None = None
     error: str | None = None
+    note: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -86,6 +87,7 @@ class Operation(NamedTuple):
             "unresolved": self.is_unresolved,
             "result": self.result,
             "blob": self.blob,
+            "note": self.note,
         }
 
     @classmethod
@@ -111,7 +113,7 @@ class Operation(NamedTuple):
 
     def light(self) -> Operation:
         """The same without what `brief` leaves out, so that a fold costs the same whatever tools print."""
-        return self._replace(arguments=None, result=None, blob=None, tool_call_id=None)
+        return self._replace(arguments=None, result=None, blob=None, note=None, tool_call_id=None)
 
     def apply(self, event: Event) -> Operation:
         """The operation after `event`, which names it; an event that does not fit leaves it as it is."""
@@ -186,6 +188,7 @@ def _finished(operation: Operation, event: Event) -> Operation:
         result=payload.get("result", payload.get("text")),
         blob=payload.get("blob"),
         error=payload.get("error"),
+        note=payload.get("note"),
         may_have_effects=payload.get("mayHaveEffects") is True,
     )
 

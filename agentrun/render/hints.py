@@ -35,7 +35,8 @@ def question(view: RunView, screen: Screen, now: float | None = None) -> list[st
     what = "approval" if waiting.get("kind") == "approval" else "answer"
     head = _marked(QUESTION, f"waits for your {what}{left}", screen)
     text = shown(str(waiting.get("text") or ""), unicode=screen.unicode).split("\n")
-    return [head, *(f"  {each}" for each in text), *how_to_answer(view, screen)]
+    # An answer after its time is refused.
+    return [head, *(f"  {each}" for each in text), *([] if view.overdue else how_to_answer(view, screen))]
 
 
 def how_to_answer(view: RunView, screen: Screen) -> list[str]:
@@ -92,7 +93,12 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
             what = "its executor does not respond, and its lease has run out"
         case _:
             return []
-    return [_marked(NOTE, what, screen), _hint("end it with", f"cancel {full_id(view, screen)}")]
+    lines = [_marked(NOTE, what, screen)]
+    owner = view.run.lease_owner or {}
+    if view.executor == "frozen" and type(owner.get("pid")) is int:
+        # A stop is stored, and nobody takes it up as long as that process stands.
+        lines.append(f"  end that process first: kill -9 {owner['pid']}")
+    return [*lines, _hint("end it with", f"cancel {full_id(view, screen)}")]
 
 
 def _stop_asked(view: RunView, screen: Screen) -> list[str]:

@@ -24,6 +24,7 @@ __all__ = [
     "accepted_line",
     "accepted_text",
     "attention_text",
+    "ended_text",
     "error_text",
     "event_text",
     "hints_after_accept",
@@ -84,6 +85,16 @@ def standing_text(view: RunView, screen: Screen) -> str:
     """`SESSION/RUN STATUS`, where the status says towards which end a run winds down."""
     name = f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
     return _text([line([Span(f"{name} {view.words}")], screen)])
+
+
+def ended_text(view: RunView, screen: Screen) -> str:
+    """How a run ended without a report, and why; empty for any other run."""
+    if not view.run.is_over or view.run.report is not None:
+        return ""
+    name = f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
+    reason = f": {say(view.run.reason, screen)}" if view.run.reason else ""
+    ended = [Span("agentrun:", Style.BAD), Span(f" {name} ended as {view.words}{reason}")]
+    return _text([line(ended, screen), f"  look back with: agentrun show {name}"])
 
 
 def report_text(report: str, screen: Screen) -> str:

@@ -104,6 +104,8 @@ def operation_lines(operation: Operation, screen: Screen, *, reply: bool = True)
         size = operation.blob.get("bytes")
         where = f"{size} bytes, kept in blobs/{operation.blob.get('sha256')}"
         lines.append(_brief("result", where, Style.DIM, screen))
+    if operation.note:
+        lines.append(_brief("note", operation.note, Style.CARE, screen))
     return lines
 
 

@@ -52,7 +52,9 @@ class Tree:
     def session(self, session_id: str) -> SessionDir:
         """The session with exactly this id. Raises NotFound, Denied."""
         ids.checked_id(session_id, "session")
-        missing = NotFound(f"there is no session {session_id}", hint="see what there is with: agentrun ls")
+        missing = NotFound(
+            f"there is no session {session_id} in {self.root}", hint="see what there is with: agentrun ls"
+        )
         sessions = self._sessions()
         if sessions is None or sessions.is_foreign(session_id):
             raise missing
@@ -69,13 +71,13 @@ class Tree:
         if text == LAST:
             newest = next(self.recent_ids(), None)
             if newest is None:
-                raise NotFound("there is no session yet", hint="make one with: agentrun new")
+                raise NotFound(f"there is no session in {self.root} yet", hint="make one with: agentrun new")
             return self.session(newest)
         ids.checked_id(text, "session")
         sessions = self._sessions()
         if sessions is not None and sessions.stat(text) is not None:
             return self.session(text)
-        return self.session(_only_match(text, self.session_ids()))
+        return self.session(_only_match(text, self.session_ids(), self.root))
 
     def session_ids(self) -> list[str]:
         """The ids of all sessions, in no order."""
@@ -189,14 +191,18 @@ def _name_taken(session_id: str) -> NameTaken:
     )
 
 
-def _only_match(text: str, names: list[str]) -> str:
+def _no_session(name: str, root: str) -> NotFound:
+    return NotFound(f"there is no session {name} in {root}", hint="see what there is with: agentrun ls")
+
+
+def _only_match(text: str, names: list[str], root: str) -> str:
     prefixed = ids.SESSION_PREFIX + text
     matches = sorted(name for name in names if name.startswith((text, prefixed)) or name.endswith(text))
     if not matches:
-        raise NotFound(f"there is no session {text}", hint="see what there is with: agentrun ls")
+        raise _no_session(text, root)
     if len(matches) > 1:
         raise Ambiguous(
-            f"{text} can mean {len(matches)} sessions: {', '.join(matches[:8])}{', ...' if len(matches) > 8 else ''}",
+            f"{text} can mean {len(matches)} sessions",
             matches,
             hint="give more of the id",
         )

@@ -99,6 +99,7 @@ class Play:
         say("One review, in two terminals. Both know where the tree is and how the analyst is configured.")
         print(f"export AGENTRUN_ROOT={self.root}")
         print(f"export AGENTRUN_CONFIG={CONFIG}")
+        print(f'export PATH="{Path(sys.executable).parent}:$PATH"')
 
     def _make_session(self) -> None:
         say("A session: the whole conversation about last night.")
@@ -188,7 +189,7 @@ class Play:
 
     def _say_what_to_try(self) -> None:
         directory = self._directory()
-        say("All as told. To look further, with the two exports from the top:")
+        say("All as told. To look further, with the three exports from the top:")
         print(f"agentrun show {self._session}/run-1")
         print(f"agentrun show {self._session}/run-3 --operations")
         print(f"jq -c '[.seq, .type, .payload.operationId]' {directory}/runs/run-1/operations.jsonl")

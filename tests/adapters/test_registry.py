@@ -71,7 +71,7 @@ REFUSED = [
     ),
     ('model = "anthropic:x"', "cannot drive the model 'anthropic:x' yet"),
     ('model = "local"', "cannot drive the model 'local' yet"),
-    ('model = "opnai:x"', "'opnai:x' is no model; write openai:NAME, anthropic:NAME, scripted:FILE, local"),
+    ('model = "opnai:x"', "'opnai:x' is no model that this version drives; write scripted:FILE"),
     ('model = "scripted:nosuch.json"', "nosuch.json cannot be read"),
     ('model = "scripted:script.json"\nchecks = [["true"]]', "cannot drive checks of reports yet"),
     ('model = "scripted:script.json"\ncompact_above_tokens = 9', "cannot drive compact_above_tokens yet"),

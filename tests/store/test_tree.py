@@ -351,7 +351,7 @@ def test_what_can_mean_several_is_refused_with_all_of_them(tree: Tree) -> None:
         with pytest.raises(Ambiguous) as caught:
             tree.find(text)
         assert caught.value.candidates == meant
-        assert all(name in caught.value.message for name in meant)
+        assert f"{len(meant)} sessions" in caught.value.message
         assert caught.value.exit_code == 8
     for text in ("nothing", "111x", "SESSION-aaa111"):
         with pytest.raises(NotFound):
