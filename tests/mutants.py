@@ -197,18 +197,18 @@ MUTANTS = [
         "tests/cli tests/faults",
     ),
     Mutant(
-        "a steer starts nothing new to skip",
+        "a call starts over a steer",
         "executor/stretch.py",
         "                if self._is_steered(writer, run):\n",
         "                if False:\n",
-        "tests/cli",
+        "tests/cli/test_routing.py",
     ),
     Mutant(
         "follow-ups do not wait",
         "executor/stretch.py",
         "if at_rest or each.mode != FOLLOW_UP]",
         "if True]",
-        "tests/cli",
+        "tests/cli/test_routing.py",
     ),
     Mutant(
         "a failing tool takes its siblings along",
@@ -227,8 +227,8 @@ MUTANTS = [
     Mutant(
         "a retry has another idempotency key",
         "agent/batch.py",
-        "self._transcript.accepted_at, operation_id))",
-        "self._transcript.accepted_at, operation_id, os.urandom(4).hex()))",
+        'call.idempotency_key or "", attempt)',
+        'f"{call.idempotency_key}-{attempt}", attempt)',
         "tests/agent",
     ),
     Mutant(
@@ -302,16 +302,11 @@ def _noticed_by(mutant: Mutant, copy: Path) -> str | None:
     if whole.count(mutant.old) != 1:
         print(f"{mutant.name}: {mutant.file} holds the line to break {whole.count(mutant.old)} times, not once")
         return None
-    path.write_text(_with_imports(whole.replace(mutant.old, mutant.new)), "utf-8")
+    path.write_text(whole.replace(mutant.old, mutant.new), "utf-8")
     try:
         return _first_failure(mutant, copy)
     finally:
         path.write_text(whole, "utf-8")
-
-
-def _with_imports(text: str) -> str:
-    head = "from __future__ import annotations\n"
-    return text.replace(head, f"{head}\nimport os\n", 1) if "os.urandom(4)" in text else text
 
 
 def _first_failure(mutant: Mutant, copy: Path) -> str | None:
