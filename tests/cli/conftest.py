@@ -207,6 +207,9 @@ class Home:
             "AGENTRUN_ROOT": str(self.root),
             "AGENTRUN_CONFIG": str(self.config),
         }
+        # The package under test may be a copy of the installed one (`make mutants`), for every process alike.
+        if "PYTHONPATH" in os.environ:
+            self.env["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self._tools: dict[str, str] = {}
         self._top = ""
         self._agent = ""
