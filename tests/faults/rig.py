@@ -1,0 +1,470 @@
+"""A place with a tree, a scripted model and three tools, and commands that strace interrupts at a chosen system call.
+
+Calls are counted among those that touch the tree alone (`strace -P`), so that the n-th one is the same in every run
+whatever the interpreter does besides.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from history import Ledger, messages_of, problems, runs_of
+
+Doc = dict[str, Any]
+
+# Generous: a busy machine is no failure.
+PATIENCE = 40.0
+SESSION = "s1"
+
+# Exit codes.
+DONE, CANCELLED, WAITING, NOT_OVER, CONFLICT = 0, 3, 5, 6, 7
+
+# Whatever changes the tree, makes a change last, or takes a lock.
+CHANGING = (
+    "openat", "write", "pwrite64", "writev", "fsync", "fdatasync", "rename", "renameat", "renameat2", "link", "linkat",
+    "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "ftruncate", "flock",
+)  # fmt: skip
+
+_CHANGES_NOTHING = re.compile(r"^openat(?!.*O_CREAT)|LOCK_UN|LOCK_SH|= -1 ENOENT")
+
+CONFIG = """\
+default_agent = "analyst"
+lease = "{lease}"
+
+[agents.analyst]
+kind = "loop"
+model = "scripted:script.json"
+tools = ["look", "count", "slow", "slow_count"]
+
+[tools.look]
+argv = ["sh", "-c", "cat >/dev/null; echo rows"]
+effect = "read"
+
+[tools.count]
+argv = ["sh", "-c", "cat >/dev/null; echo $AGENTRUN_RUN $AGENTRUN_OPERATION >>effects"]
+effect = "write"
+approve = "auto"
+
+[tools.slow]
+argv = ["sh", "-c", "cat >/dev/null; . ./wait.sh; echo rows"]
+effect = "read"
+
+[tools.slow_count]
+argv = ["sh", "-c", "cat >/dev/null; echo $AGENTRUN_RUN $AGENTRUN_OPERATION >>effects; . ./wait.sh"]
+effect = "write"
+approve = "auto"
+"""
+
+# Each run begins anew with the first turn; the words of its input choose what happens.
+SCRIPT: Doc = {
+    "turns": [
+        {
+            "ifContains": "whole",
+            "text": "Looking at both weeks.",
+            "calls": [
+                {"name": "look", "arguments": {"week": 12}},
+                {"name": "look", "arguments": {"week": 13}},
+                {"name": "count", "arguments": {}},
+            ],
+        },
+        {"ifContains": "whole", "ask": "Which week counts?"},
+        {"ifContains": "hold", "text": "Waiting.", "calls": [{"name": "slow", "arguments": {}}]},
+        {"ifContains": "export", "text": "Exporting.", "calls": [{"name": "slow_count", "arguments": {}}]},
+        {"ifContains": "doomed", "text": "Waiting.", "calls": [{"name": "slow", "arguments": {}}]},
+        {"ifContains": "doomed", "text": "It found {{op:nothing}}."},
+        {"ifContains": "brief", "text": "It is done now.", "delayMs": 20},
+        {"ifContains": "stream", "text": "one two three four five six seven eight nine ten " * 40, "delayMs": 50},
+        {"text": "The report is here."},
+        {"text": "The report is here, again."},
+        {"text": "The report is here, once more."},
+        {"text": "The report is here, after all."},
+    ]
+}
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def __str__(self) -> str:
+        return f"exit {self.code}, {self.err.strip() or self.out[-200:].strip()}"
+
+    __repr__ = __str__
+
+    def lines(self) -> list[Doc]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Call(NamedTuple):
+    """The `number`-th call of `name` that touches the tree."""
+
+    name: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name} #{self.number}"
+
+
+class Stage:
+    """A tree in `base`, and the commands that work on it. `ledger` has what they acknowledged."""
+
+    def __init__(self, base: Path, *, root: Path | None = None, lease: str = "15s") -> None:
+        self.base = base
+        self.root = root or base / "root"
+        self.ledger = Ledger()
+        self.config = base / "agentrun.toml"
+        self.config.write_text(CONFIG.format(lease=lease))
+        (base / "script.json").write_text(json.dumps(SCRIPT))
+        (base / "wait.sh").write_text("until [ -e go ]; do sleep 0.02; done\n")
+        self._kept = base / "kept"
+        self._trace = base / "trace"
+        self._paths: list[str] = []
+        self._executors: set[int] = set()
+        unwanted = ("AGENTRUN_", "PYTHON")
+        environment = {k: v for k, v in os.environ.items() if k == "PYTHONPATH" or not k.startswith(unwanted)}
+        self.environment: Mapping[str, str] = environment | {
+            "AGENTRUN_ROOT": str(self.root),
+            "AGENTRUN_CONFIG": str(self.config),
+        }
+
+    # --- commands
+
+    def run(self, *words: str, before: Iterable[str] = (), text: str | None = None) -> Done:
+        """Runs a command to its end; what it acknowledged goes into the ledger."""
+        argv = [*before, sys.executable, "-m", "agentrun", *words, "--json"]
+        done = subprocess.run(
+            argv, env=self.environment, cwd=self.base, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        out, err = done.stdout.decode(), done.stderr.decode()
+        self.ledger.heard(out, text=text)
+        return Done(done.returncode, out, err)
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Starts a command; its output is of no interest."""
+        null = subprocess.DEVNULL
+        argv = [sys.executable, "-m", "agentrun", *words, "--json"]
+        return subprocess.Popen(argv, env=self.environment, cwd=self.base, stdin=null, stdout=null, stderr=null)
+
+    def ready(self, *words: str) -> subprocess.Popen[bytes]:
+        """A command that has loaded what it needs, and acts when it reads a line."""
+        code = "import sys, agentrun.cli.app, agentrun.cli.main as main; print(flush=True); input(); main.main()"
+        argv = [sys.executable, "-c", code, *words, "--json"]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(argv, env=self.environment, cwd=self.base, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    def act(self, process: subprocess.Popen[bytes], text: str | None = None) -> Done:
+        """Lets a command act that is `ready`, and waits for its end."""
+        out, err = process.communicate(b"\n", timeout=PATIENCE)
+        self.ledger.heard(out.decode(), text=text)
+        return Done(process.returncode, out.decode(), err.decode())
+
+    def send(self, text: str, *words: str) -> Done:
+        """Sends a text to the session."""
+        return self.run("send", SESSION, text, *words, text=text)
+
+    def view(self, run_id: str) -> Doc:
+        """What `show` says of a run."""
+        done = self.run("show", f"{SESSION}/{run_id}")
+        assert done.code == DONE, done
+        run: Doc = done.lines()[0]["run"]
+        return run
+
+    # --- interrupted commands
+
+    def calls(self, *words: str, begin: Callable[[], None]) -> list[Call]:
+        """The calls that touch the tree in a run of the command that nothing interrupts.
+
+        `begin` makes the situation in which the command runs.
+        """
+        # The paths first: which calls touch the tree is then decided in the same way as when they are interrupted.
+        for _ in range(2):
+            begin()
+            self._paths = [*self._traced(words, self._paths), str(self.root)]
+            self.end_executors()
+        counted: Counter[str] = Counter()
+        calls = []
+        for line in self._trace.read_text(errors="replace").splitlines():
+            found = re.match(r"(\w+)\(", line)
+            if not found:
+                continue
+            counted[found[1]] += 1
+            # What changes nothing is left out: dying there is the same as dying at the next call.
+            if not _CHANGES_NOTHING.search(line):
+                calls.append(Call(found[1], counted[found[1]], line))
+        return calls
+
+    def _traced(self, words: Iterable[str], paths: Iterable[str]) -> list[str]:
+        """Runs the command, writing its calls to the trace; returns the paths of the tree that occur there."""
+        only = [part for path in paths for part in ("-P", path)]
+        before = ["strace", "-y", "-qq", "-s", "120", "-o", str(self._trace), *only]
+        done = self.run(*words, before=[*before, "-e", f"trace={_names()}"])
+        assert done.code in (DONE, WAITING, NOT_OVER), done
+        lines = self._trace.read_text(errors="replace")
+        root = re.escape(str(self.root))
+        paths = {*re.findall(rf"<({root}[^>]*)>", lines), *re.findall(rf'"({root}[^"]*)"', lines)}
+        return sorted({path.removesuffix(" (deleted)") for path in paths})
+
+    def interrupted(self, call: Call, fault: str, *words: str, text: str | None = None) -> Done:
+        """Runs the command with `fault` (`signal=KILL`, `error=ENOSPC`) at the call."""
+        paths = [part for path in self._paths for part in ("-P", path)]
+        before = [
+            "strace", "-qqq", "-o", os.devnull, *paths, "-e", f"trace={_names()}",
+            "-e", f"inject={call.name}:{fault}:when={call.number}",
+        ]  # fmt: skip
+        return self.run(*words, before=before, text=text)
+
+    # --- the tree as it was
+
+    def keep(self) -> None:
+        """Remembers the tree and what was acknowledged."""
+        shutil.rmtree(self._kept, ignore_errors=True)
+        if self.root.exists():
+            shutil.copytree(self.root, self._kept)
+        self._kept_ledger = _copy(self.ledger)
+        self._kept_effects = self._effects()
+
+    def put_back(self) -> None:
+        """Makes the tree what it was at `keep`."""
+        self.end_executors()
+        shutil.rmtree(self.root, ignore_errors=True)
+        if self._kept.exists():
+            shutil.copytree(self._kept, self.root)
+        self.ledger = _copy(self._kept_ledger)
+        for name in ("effects", "go"):
+            (self.base / name).unlink(missing_ok=True)
+        if self._kept_effects:
+            (self.base / "effects").write_text("".join(f"{line}\n" for line in self._kept_effects))
+
+    # --- judging
+
+    def check(self, *, settled: bool) -> list[str]:
+        """What is wrong with the tree, and with what the write tools did."""
+        # A writer that is alive and at it is let finish.
+        with self._locked():
+            return problems(self.root, self.ledger, settled=settled) + self._check_effects()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Holds the session's lock, as a shell does it: a lock on its directory. Without a session there is none."""
+        path = next(iter(self.root.glob(f"accounts/*/sessions/{SESSION}")), self.base)
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def let_go(self) -> None:
+        """Lets the tools that wait go on."""
+        (self.base / "go").touch()
+
+    def executor(self, run_id: str = "run-1") -> int:
+        """The pid of a run's executor, as soon as it has the lease."""
+        found = until(lambda: self._lease(run_id), f"{run_id} is executed")
+        pid = int(found["owner"]["pid"])
+        self._executors.add(pid)
+        return pid
+
+    def hold(self, text: str = "hold", event: str = "tool.started") -> int:
+        """Starts a run in the background, and waits until it is at the event; returns its executor's pid."""
+        done = self.send(text, "--detach")
+        assert done.code == DONE, done
+        run_id = str(done.lines()[0]["runId"])
+        self.event(run_id, event)
+        return self.executor(run_id)
+
+    def has_executor(self) -> bool:
+        """Whether an executor is, or was a moment ago, at work beside the commands."""
+        return bool(self._executors)
+
+    def kill(self, pid: int) -> None:
+        """Kills an executor, and waits until it is gone."""
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not _is_alive(pid), f"{pid} is gone")
+
+    def freeze(self, pid: int) -> None:
+        """Stops an executor while it does not hold the session's lock, and waits until it stands still."""
+        with self._locked():
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda: _state(pid) == b"T", f"{pid} stands still")
+
+    def end_executors(self) -> None:
+        """Lets the executors that are known end by themselves, and kills those that do not."""
+        self.let_go()
+        for pid in self._executors:
+            try:
+                until(lambda pid=pid: not _is_alive(pid), "its executor has ended", patience=5)
+            except AssertionError:
+                os.kill(pid, signal.SIGKILL)
+                until(lambda pid=pid: not _is_alive(pid), "its executor is gone")
+        self._executors.clear()
+
+    def event(self, run_id: str, kind: str) -> Doc:
+        """The first event of that type, as soon as it is there."""
+        return until(lambda: self._event(run_id, kind), f"{kind} in {run_id}")
+
+    def _event(self, run_id: str, kind: str) -> Doc | None:
+        runs = [run for run in runs_of(self.root, SESSION) if run.run_id == run_id]
+        return next((event for run in runs for event in run.events if event["type"] == kind), None)
+
+    def _lease(self, run_id: str) -> Doc | None:
+        for path in self.root.glob(f"accounts/*/sessions/{SESSION}/runs/{run_id}/lease.json"):
+            return dict(json.loads(path.read_bytes()))
+        return None
+
+    def _effects(self) -> list[str]:
+        path = self.base / "effects"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def _check_effects(self) -> list[str]:
+        """Each write happened at most once per dispatch, and what is told of it is true."""
+        found = []
+        happened = Counter(self._effects())
+        if not list(self.root.glob(f"accounts/*/sessions/{SESSION}")):
+            return [f"{name} happened without a session" for name in happened]
+        told: set[str] = set()
+        for run in runs_of(self.root, SESSION):
+            for operation_id, operation in run.operations.items():
+                name = f"{run.run_id} {operation_id}"
+                told.add(name)
+                times = happened[name]
+                if times > operation.dispatched or times > 1:
+                    found.append(f"{name} happened {times} times, {operation.dispatched} dispatches are recorded")
+                if operation.effect == "write" and operation.status == "succeeded" and times != 1:
+                    found.append(f"{name} is told as succeeded and happened {times} times")
+                if operation.status == "skipped" and times:
+                    found.append(f"{name} is told as skipped and happened")
+        return found + [f"{name} happened and nothing registered it" for name in happened if name not in told]
+
+
+def aftermath(stage: Stage, *, try_send_first: bool) -> list[str]:
+    """What a user does after a command died: looks, and goes on. Returns what is wrong with how it went."""
+    wrong = stage.check(settled=False)
+    if not list(stage.root.glob(f"accounts/*/sessions/{SESSION}")):
+        return wrong + _made_anew(stage)
+    wrong += _looked_at(stage)
+    if try_send_first:
+        # A run that is alive is not over before its tool is.
+        done = stage.send("quick", *(["--detach"] if stage.has_executor() else []))
+        if done.code not in (DONE, WAITING, CONFLICT):
+            wrong.append(f"send: {done}")
+    wrong += _cancelled(stage)
+    wrong += stage.check(settled=True)
+    done = stage.send("quick")
+    if done.code != DONE:
+        wrong.append(f"send afterwards: {done}")
+    return wrong + stage.check(settled=True)
+
+
+def _made_anew(stage: Stage) -> list[str]:
+    wrong = []
+    for words in (("ls",), ("new", "--id", SESSION)):
+        done = stage.run(*words)
+        if done.code != DONE:
+            wrong.append(f"{words}: {done}")
+    done = stage.send("quick")
+    if done.code != DONE:
+        wrong.append(f"send afterwards: {done}")
+    return wrong + stage.check(settled=True)
+
+
+def _looked_at(stage: Stage) -> list[str]:
+    """Readers work, change nothing, and call no run running whose executor is gone."""
+    before = _contents(stage.root)
+    wrong = []
+    done = stage.run("show", SESSION)
+    if done.code != DONE:
+        return [f"show: {done}"]
+    for run in done.lines()[0]["runs"]:
+        if run["executor"] != "alive" and run["status"] in ("running", "compacting"):
+            wrong.append(f"{run['runId']} is called {run['status']}, its executor is {run['executor']}")
+    if _contents(stage.root) != before and not stage.has_executor():
+        wrong.append("looking changed the tree")
+    return wrong
+
+
+def _cancelled(stage: Stage) -> list[str]:
+    """Whatever is open ends by one `cancel --wait`."""
+    done = stage.run("cancel", SESSION, "--wait", "--timeout", "30s")
+    ends = [run.status for run in runs_of(stage.root, SESSION)]
+    expected = {"cancelled": DONE, None: 8}.get(ends[-1] if ends else None, CONFLICT)
+    if done.code != expected or set(ends) - {"completed", "cancelled"}:
+        return [f"cancel: {done}, the runs are {ends}"]
+    return []
+
+
+def until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """The first true value that `look` returns."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError(f"it never came to be: {what}")
+
+
+def has_strace() -> str | None:
+    """Why commands cannot be interrupted here; None if they can."""
+    if shutil.which("strace") is None:
+        return "there is no strace, which interrupts commands at system calls"
+    tried = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
+    return f"strace cannot trace here: {tried.stderr.decode()[:200]}" if tried.returncode else None
+
+
+def killed(done: Done) -> bool:
+    """Whether SIGKILL ended the command."""
+    return done.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+def inputs_of(stage: Stage) -> list[Doc]:
+    """What the user said in the session, in order."""
+    return [message for message in messages_of(stage.root, SESSION) if message["role"] == "user"]
+
+
+def _is_alive(pid: int) -> bool:
+    return _state(pid) not in (b"", b"Z", b"X")
+
+
+def _state(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return b""
+
+
+def _names() -> str:
+    # A `?` lets strace pass over what this machine's processor does not have.
+    return ",".join(f"?{name}" for name in CHANGING)
+
+
+def _contents(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def _copy(ledger: Ledger) -> Ledger:
+    copy = Ledger()
+    copy.sessions, copy.messages = set(ledger.sessions), dict(ledger.messages)
+    copy.events, copy.ends = dict(ledger.events), dict(ledger.ends)
+    return copy

@@ -1,0 +1,127 @@
+"""The situations in which a command is interrupted, and what has to hold afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from history import messages_of
+from rig import DONE, NOT_OVER, SESSION, WAITING, Stage, aftermath
+
+
+class Situation(NamedTuple):
+    """`prepare` makes a tree, once; `begin` starts what runs beside the command, each time; `words` is the command.
+
+    `after` returns what is wrong once the command has been interrupted; the number of the trial varies what it does.
+    `every` leaves out calls of a command that is interrupted in another situation as well.
+    """
+
+    prepare: Callable[[Stage], None]
+    words: tuple[str, ...]
+    after: Callable[[Stage, int], list[str]]
+    begin: Callable[[Stage], object] = lambda stage: None
+    text: str | None = None
+    every: int = 1
+
+    def set_up(self, stage: Stage) -> None:
+        """Makes the tree and remembers it."""
+        self.prepare(stage)
+        stage.keep()
+
+    def start(self, stage: Stage) -> None:
+        """The tree as it was, and what runs beside the command."""
+        stage.put_back()
+        self.begin(stage)
+
+
+def nothing(stage: Stage) -> None:
+    """There is no tree yet."""
+
+
+def a_session(stage: Stage) -> None:
+    assert stage.run("new", "--id", SESSION).code == DONE
+
+
+def queued(stage: Stage) -> None:
+    """A run that was accepted by a process that died before it could execute it."""
+    a_session(stage)
+    stage.keep()
+    words = ("send", SESSION, "quick")
+    calls = stage.calls(*words, begin=stage.put_back)
+    claim = next(call for call in calls if "LOCK_EX|LOCK_NB" in call.text)
+    stage.put_back()
+    stage.interrupted(claim, "signal=KILL", *words, text="quick")
+    assert stage.view("run-1")["status"] == "queued"
+
+
+def waiting(stage: Stage) -> None:
+    """A run that waits for an answer."""
+    a_session(stage)
+    assert stage.send("whole").code == WAITING
+
+
+def lost(stage: Stage) -> None:
+    """A run whose executor died while a tool that writes was under way."""
+    a_session(stage)
+    stage.kill(stage.hold("export"))
+    assert stage.view("run-1")["executor"] == "lost"
+
+
+def cancelling_and_lost(stage: Stage) -> None:
+    """As `lost`, and it was told to stop before: nobody is there to wind it down."""
+    a_session(stage)
+    executor = stage.hold("export")
+    stage.freeze(executor)
+    assert stage.run("cancel", SESSION).code == 6
+    stage.kill(executor)
+
+
+def hold(stage: Stage) -> object:
+    return stage.hold()
+
+
+def then_say_it_again(stage: Stage, trial: int) -> list[str]:
+    """The same with the same key, as a script does that does not know whether it was heard."""
+    wrong = stage.check(settled=False)
+    heard = next((each for each in messages_of(stage.root, SESSION) if each.get("key") == "k1"), None)
+    done = stage.run(*(SEND_AGAIN if trial % 2 else SEND), text="whole")
+    # A run that was under way is lost now, and told as such.
+    if done.code not in (WAITING, NOT_OVER) or (heard is None and done.code == NOT_OVER):
+        wrong.append(f"the same again: {done}")
+    elif done.lines()[0]["messageSeq"] != (heard["seq"] if heard else 1):
+        wrong.append(f"the same again is message {done.lines()[0]['messageSeq']}, the first one was {heard}")
+    return wrong + aftermath(stage, try_send_first=False)
+
+
+def then_go_on(stage: Stage, trial: int) -> list[str]:
+    return aftermath(stage, try_send_first=trial % 2 == 1)
+
+
+def then_the_run_completes(stage: Stage, trial: int) -> list[str]:
+    """The run beside the command is none the worse for it."""
+    wrong = stage.check(settled=False)
+    stage.let_go()
+    done = stage.run("show", "-f", f"{SESSION}/run-1")
+    if done.code != DONE:
+        wrong.append(f"the run: {done}")
+    return wrong + aftermath(stage, try_send_first=trial % 2 == 1)
+
+
+STEER = ("steer", SESSION, "only new")
+SEND = ("send", SESSION, "whole", "--key", "k1")
+SEND_AGAIN = (*SEND, "--mode", "prompt")
+SITUATIONS = {
+    "new": Situation(nothing, ("new", "--id", SESSION), then_go_on),
+    "new beside others": Situation(a_session, ("new", "--id", "s2"), then_go_on),
+    "send": Situation(a_session, ("send", SESSION, "whole"), then_go_on, text="whole"),
+    "send with a key": Situation(a_session, SEND, then_say_it_again, text="whole", every=3),
+    "send to a queued run": Situation(queued, ("send", SESSION, "quick", "--key", "k1"), then_go_on, text="quick"),
+    "answer": Situation(waiting, ("send", SESSION, "the whole of it"), then_go_on, text="the whole of it"),
+    "steer a waiting run": Situation(waiting, (*STEER, "--key", "k1"), then_go_on, text="only new"),
+    "steer": Situation(a_session, STEER, then_the_run_completes, begin=hold, text="only new"),
+    "cancel a queued run": Situation(queued, ("cancel", SESSION), then_go_on),
+    "cancel a waiting run": Situation(waiting, ("cancel", SESSION), then_go_on),
+    "cancel": Situation(a_session, ("cancel", SESSION), then_go_on, begin=hold),
+    "cancel a lost run": Situation(lost, ("cancel", SESSION), then_go_on),
+    "cancel a lost run again": Situation(cancelling_and_lost, ("cancel", SESSION), then_go_on),
+}

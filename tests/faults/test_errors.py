@@ -1,0 +1,81 @@
+"""A disk that refuses at any system call: it is said, nothing is acknowledged, and the next command works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rig import Call, Done, Stage, has_strace
+from situations import SITUATIONS
+
+WHY_NOT = has_strace()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+STORAGE = 11
+SAMPLE = 3
+PARTS = 2
+# Every other call: what comes before and after a call that fails is mostly covered by its neighbours.
+EVERY = 2
+
+# How each kind of call fails on a disk that is full, broken or mounted read-only, or in a process with too many files.
+REFUSALS = {
+    "write": "ENOSPC",
+    "openat": "EMFILE",
+    "mkdir": "ENOSPC",
+    "mkdirat": "ENOSPC",
+    "linkat": "EIO",
+    "renameat": "EROFS",
+    "unlinkat": "EIO",
+    "fsync": "EIO",
+    "fdatasync": "EIO",
+    "ftruncate": "EIO",
+    "flock": "ENOLCK",
+}
+
+LEFT_OUT = ("new beside others", "send with a key", "steer", "cancel")
+COMMANDS = [name for name in SITUATIONS if name not in LEFT_OUT]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_refusal_now_and_then_is_loud_and_loses_nothing(name: str, tmp_path: Path) -> None:
+    _refuse(name, tmp_path, lambda calls: calls[len(calls) // (2 * SAMPLE) :: max(1, len(calls) // SAMPLE)])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_refusal_at_every_other_call_is_loud_and_loses_nothing(name: str, part: int, tmp_path: Path) -> None:
+    _refuse(name, tmp_path, lambda calls: calls[part :: PARTS * EVERY])
+
+
+def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -> None:
+    situation = SITUATIONS[name]
+    stage = Stage(base)
+    situation.set_up(stage)
+    wrong = []
+    for trial, call in enumerate(choose(stage.calls(*situation.words, begin=lambda: situation.start(stage)))):
+        situation.start(stage)
+        error = REFUSALS[call.name]
+        done = stage.interrupted(call, f"error={error}", *situation.words, text=situation.text)
+        faults = _not_loud(stage, done, error, call) + situation.after(stage, trial)
+        wrong += [f"{error} at {call} ({call.text[:150]}): {each}" for each in faults]
+    assert not wrong, "\n".join(wrong)
+
+
+def _not_loud(stage: Stage, done: Done, error: str, call: Call) -> list[str]:
+    if done.code != STORAGE:
+        return [f"it was not said: {done}"]
+    try:
+        said = json.loads(done.err.splitlines()[-1])["error"]
+    except (ValueError, KeyError, IndexError):
+        return [f"no error in one line: {done.err}"]
+    if said["code"] != "storage" or error not in said["message"] or str(stage.root) not in said["message"]:
+        return [f"it does not say what and where: {said}"]
+    is_log = "messages.jsonl>" in call.text or "operations.jsonl>" in call.text
+    if call.name == "fdatasync" and is_log and "unknown" not in said["message"]:
+        return [f"it does not say that nobody knows what survived: {said}"]
+    return []

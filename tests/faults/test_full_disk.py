@@ -1,0 +1,146 @@
+"""A disk that is really full or really read-only: reading works, writing says so, and goes on once there is room."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rig import CONFLICT, DONE, NOT_OVER, SESSION, WAITING, Done, Stage
+
+pytestmark = pytest.mark.slow
+
+NOT_FOUND, DENIED, STORAGE = 8, 9, 11
+# Bytes that are left on the full disk, so that it is in the way at one place and another.
+LEFT = range(0, 64 * 1024, 8 * 1024)
+
+
+def _may_mount() -> str | None:
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    tried = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
+    return f"nothing can be mounted here: {tried.stderr.decode().strip()}" if tried.returncode else None
+
+
+WHY_NOT = _may_mount() if shutil.which("unshare") else "there is no unshare"
+needs_mounts = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@needs_mounts
+def test_a_full_disk_is_loud_and_loses_nothing_that_was_acknowledged(tmp_path: Path, small_disk: Path) -> None:
+    stage = Stage(tmp_path, root=small_disk / "root")
+    assert stage.run("new", "--id", SESSION).code == DONE
+    refused = 0
+    for left in LEFT:
+        filler = _fill(small_disk, left)
+        for words in (("new",), ("send", SESSION, "whole"), ("cancel", SESSION)):
+            done = stage.run(*words)
+            assert done.code in (DONE, WAITING, NOT_OVER, CONFLICT, NOT_FOUND, STORAGE), done
+            if done.code == STORAGE:
+                refused += 1
+                _says(done, "ENOSPC", small_disk)
+        assert stage.run("show", SESSION).code == DONE
+        assert stage.run("ls").code == DONE
+        assert stage.check(settled=False) == []
+        filler.unlink()
+        stage.run("cancel", SESSION, "--wait")
+        assert stage.send("quick").code == DONE
+        assert stage.check(settled=True) == []
+    assert refused, "the disk was never full"
+
+
+@needs_mounts
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("new",),
+        ("send", SESSION, "quick"),
+        ("send", SESSION, "quick", "--detach"),
+        ("steer", SESSION, "x"),
+        ("cancel", SESSION),
+    ],
+    ids=" ".join,
+)
+def test_a_read_only_tree_refuses_before_anything_is_printed(words: tuple[str, ...], tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    assert stage.run("new", "--id", SESSION).code == DONE
+    assert stage.send("whole").code == WAITING
+    done = stage.run(*words, before=_read_only(stage.root))
+    assert done.code in (DENIED, STORAGE), done
+    assert done.out == ""
+    _says(done, "EROFS", stage.root)
+    assert stage.check(settled=True) == []
+
+
+@needs_mounts
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ls",),
+        ("show", SESSION),
+        ("show", f"{SESSION}/1"),
+        ("show", SESSION, "--messages"),
+        ("show", SESSION, "--operations"),
+    ],
+    ids=" ".join,
+)
+def test_a_read_only_tree_can_be_read(words: tuple[str, ...], tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    assert stage.run("new", "--id", SESSION).code == DONE
+    assert stage.send("whole").code == WAITING
+    as_ever = stage.run(*words)
+    assert stage.run(*words, before=_read_only(stage.root)) == as_ever
+    assert as_ever.code == DONE
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 6, 9])
+def test_a_limit_in_the_middle_of_a_record_leaves_no_fragment(blocks: int, tmp_path: Path) -> None:
+    """The write that meets the limit is short, the next one fails; later there is no limit any more."""
+    stage = Stage(tmp_path)
+    assert stage.run("new", "--id", SESSION).code == DONE
+    limited = ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh"]
+    done = stage.run("send", SESSION, "whole", before=limited, text="whole")
+    assert done.code == STORAGE, done
+    _says(done, "EFBIG", stage.root)
+    assert stage.check(settled=False) == []
+    assert not list(stage.root.rglob("*.torn-*"))
+    stage.run("cancel", SESSION, "--wait")
+    assert stage.send("quick").code == DONE
+    assert stage.check(settled=True) == []
+
+
+def _read_only(root: Path) -> list[str]:
+    script = f'mount --bind "{root}" "{root}" && mount -o remount,ro,bind "{root}" && exec "$@"'
+    return ["unshare", "-m", "sh", "-c", script, "sh"]
+
+
+def _fill(disk: Path, left: int) -> Path:
+    filler = disk / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+        file.truncate(max(0, os.fstat(file.fileno()).st_size - left))
+    return filler
+
+
+def _says(done: Done, errno: str, where: Path) -> None:
+    error = json.loads(done.err.splitlines()[-1])["error"]
+    assert errno in error["message"]
+    assert str(where) in error["message"]

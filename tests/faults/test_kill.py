@@ -1,0 +1,51 @@
+"""kill -9 at any system call that touches the tree: nothing acknowledged is lost, and the next command goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rig import Call, Stage, has_strace, killed
+from situations import SITUATIONS, Situation
+
+WHY_NOT = has_strace()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+# The quick test takes about so many calls of each command; the exhaustive one all of them, in as many parts.
+SAMPLE = 3
+PARTS = 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_nothing_is_lost_when_it_is_killed_now_and_then(name: str, tmp_path: Path) -> None:
+    _kill(name, tmp_path, lambda calls: calls[len(calls) // (2 * SAMPLE) :: max(1, len(calls) // SAMPLE)])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_nothing_is_lost_wherever_it_is_killed(name: str, part: int, tmp_path: Path) -> None:
+    _kill(name, tmp_path, lambda calls: calls[part :: PARTS * SITUATIONS[name].every])
+
+
+def _kill(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -> None:
+    situation = SITUATIONS[name]
+    stage = Stage(base)
+    situation.set_up(stage)
+    calls = choose(stage.calls(*situation.words, begin=lambda: situation.start(stage)))
+    wrong, kills = [], 0
+    for trial, call in enumerate(calls):
+        kills += _killed_at(stage, situation, call)
+        wrong += [f"killed before {call} ({call.text[:150]}): {each}" for each in situation.after(stage, trial)]
+    stage.end_executors()
+    assert not wrong, "\n".join(wrong)
+    # The order of what runs at the same time varies, and the last call of a kind may not come.
+    assert kills >= len(calls) * 0.8, f"{kills} of {len(calls)} calls were reached"
+
+
+def _killed_at(stage: Stage, situation: Situation, call: Call) -> bool:
+    situation.start(stage)
+    return killed(stage.interrupted(call, "signal=KILL", *situation.words, text=situation.text))

@@ -1,0 +1,149 @@
+"""The power goes at a system call: what was not synced is gone, what was acknowledged is not.
+
+A file system of its own on a loop device is shut down without a flush of its journal, which is what a power cut leaves.
+`noauto_da_alloc`: nothing is written early out of kindness.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rig import Call, Stage, has_strace, until
+from situations import SITUATIONS, Situation
+
+# _IOR('X', 125, __u32) of linux/ext4.h, and its flag that says not to flush the journal.
+SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
+SIZE = 32 << 20
+SAMPLE = 3
+PARTS = 2
+EVERY = 4
+
+COMMANDS = ["new", "send", "answer", "steer a waiting run", "cancel a waiting run", "cancel a lost run"]
+
+
+class Disk:
+    """An ext4 in a file, mounted at `place`."""
+
+    def __init__(self, base: Path) -> None:
+        self.image = base / "disk.img"
+        self.place = base / "disk"
+        self.place.mkdir()
+        with open(self.image, "wb") as file:
+            file.truncate(SIZE)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^resize_inode", self.image], check=True, capture_output=True)
+        self.mount()
+
+    def mount(self) -> None:
+        options = "loop,noauto_da_alloc,commit=300"
+        subprocess.run(["mount", "-t", "ext4", "-o", options, self.image, self.place], check=True, capture_output=True)
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", self.place], check=True)
+
+    def cut(self) -> None:
+        """Cuts the power, and comes back."""
+        fd = os.open(self.place, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        finally:
+            os.close(fd)
+        until(self._is_back, "the file system works again")
+
+    def _is_back(self) -> bool:
+        """Mounts it anew; as long as another mount namespace has it as well, that brings the dead one back."""
+        self.unmount()
+        self.mount()
+        try:
+            (self.place / "probe").mkdir()
+            (self.place / "probe").rmdir()
+        except OSError:
+            return False
+        return True
+
+
+def _may_cut() -> str | None:
+    if os.geteuid() != 0:
+        return "mounting a loop device needs root"
+    for tool in ("mkfs.ext4", "losetup", "mount"):
+        if shutil.which(tool) is None:
+            return f"there is no {tool}"
+    found = subprocess.run(["losetup", "-f"], capture_output=True, check=False)
+    return f"there is no loop device: {found.stderr.decode().strip()}" if found.returncode else has_strace()
+
+
+WHY_NOT = _may_cut()
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path)
+    yield disk
+    disk.unmount()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_acknowledged_is_lost_when_the_power_goes_now_and_then(name: str, tmp_path: Path, disk: Disk) -> None:
+    _cut(name, tmp_path, disk, lambda calls: calls[len(calls) // (2 * SAMPLE) :: max(1, len(calls) // SAMPLE)])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_acknowledged_is_lost_when_the_power_goes_anywhere(
+    name: str, part: int, tmp_path: Path, disk: Disk
+) -> None:
+    _cut(name, tmp_path, disk, lambda calls: calls[part :: PARTS * EVERY])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_a_command_said_lasts_from_its_end_on(name: str, tmp_path: Path, disk: Disk) -> None:
+    situation = SITUATIONS[name]
+    stage = Stage(tmp_path, root=disk.place / "root")
+    situation.set_up(stage)
+    _start(stage, situation)
+    stage.run(*situation.words, text=situation.text)
+    disk.cut()
+    assert stage.check(settled=False) == []
+    assert situation.after(stage, 0) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_no_status_is_shown_before_it_lasts(tmp_path: Path, disk: Disk) -> None:
+    """An event whose sync is still to come has been told to nobody."""
+    _cut("answer", tmp_path, disk, lambda calls: [call for call in calls if _syncs_events(call)])
+
+
+def _syncs_events(call: Call) -> bool:
+    return call.name == "fdatasync" and "operations.jsonl>" in call.text
+
+
+def _cut(name: str, base: Path, disk: Disk, choose: Callable[[list[Call]], list[Call]]) -> None:
+    situation = SITUATIONS[name]
+    stage = Stage(base, root=disk.place / "root")
+    situation.set_up(stage)
+    wrong = []
+    for trial, call in enumerate(choose(stage.calls(*situation.words, begin=lambda: situation.start(stage)))):
+        _start(stage, situation)
+        stage.interrupted(call, "signal=KILL", *situation.words, text=situation.text)
+        disk.cut()
+        stage.ledger.forget_unsettled_facts()
+        wrong += [f"cut at {call} ({call.text[:150]}): {each}" for each in situation.after(stage, trial)]
+    assert not wrong, "\n".join(wrong)
+
+
+def _start(stage: Stage, situation: Situation) -> None:
+    """As the situation has it, all of it on the disk."""
+    situation.start(stage)
+    subprocess.run(["sync", "-f", stage.root.parent], check=True)
