@@ -628,8 +628,15 @@ def test_what_cannot_be_ended_is_named(mark: Mark, monkeypatch: pytest.MonkeyPat
         raise PermissionError
 
     shell("setsid sleep 60 >&- 2>&- 3>&- &", mark)
-    wait_until(lambda: len(marked(mark)) == 1)
-    (pid,) = marked(mark)
+    found: list[int] = []
+
+    def is_there() -> bool:
+        # Looked at once: a process that is just being replaced (execve) has no environment for an instant.
+        found[:] = marked(mark)
+        return len(found) == 1
+
+    wait_until(is_there)
+    (pid,) = found
     with monkeypatch.context() as patched:
         patched.setattr(signal, "pidfd_send_signal", refuse)
         patched.setattr("agentrun.adapters.process.tree.KILL_SECONDS", 0.1)

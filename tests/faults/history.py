@@ -49,8 +49,6 @@ MOVES: dict[str, dict[str, str]] = {
 }
 # Ends that are possible from each status.
 ENDS = {"queued": {"cancelled"}, "running": {"completed"}, "cancelling": {"cancelled", "timed_out", "failed"}}
-# What is recorded without changing a status.
-FACTS = {"input.delivered", "model.request.finished", "tool.registered", "tool.started", "tool.finished"}
 # What may still be recorded of a run that is over.
 AFTER_THE_END = {"operation.reconciled", "operation.late_result"}
 ENDING = {"timeout": "timed_out", "failure": "failed"}
@@ -84,21 +82,6 @@ class Ledger:
                     self._told(run)
             elif "runId" in doc:
                 self._told(doc)
-
-    def forget_unsettled_facts(self) -> None:
-        """Forgets facts that were shown as they came in, and behind which nothing lasting was shown.
-
-        They last from the next event on that changes a status or builds on them.
-        """
-        settled: dict[tuple[str, str], int] = {}
-        for (session_id, run_id, seq), event in self.events.items():
-            if event["type"] not in FACTS:
-                settled[session_id, run_id] = max(seq, settled.get((session_id, run_id), 0))
-        self.events = {
-            (session_id, run_id, seq): event
-            for (session_id, run_id, seq), event in self.events.items()
-            if seq <= settled.get((session_id, run_id), 0)
-        }
 
     def _told(self, run: Doc) -> None:
         if run["status"] in TERMINAL:

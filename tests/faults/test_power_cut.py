@@ -120,7 +120,7 @@ def test_what_a_command_said_lasts_from_its_end_on(name: str, tmp_path: Path, di
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_no_status_is_shown_before_it_lasts(tmp_path: Path, disk: Disk) -> None:
+def test_no_event_is_told_before_it_lasts(tmp_path: Path, disk: Disk) -> None:
     """An event whose sync is still to come has been told to nobody."""
     _cut("answer", tmp_path, disk, lambda calls: [call for call in calls if _syncs_events(call)])
 
@@ -138,7 +138,6 @@ def _cut(name: str, base: Path, disk: Disk, choose: Callable[[list[Call]], list[
         _start(stage, situation)
         stage.interrupted(call, "signal=KILL", *situation.words, text=situation.text)
         disk.cut()
-        stage.ledger.forget_unsettled_facts()
         wrong += [f"cut at {call} ({call.text[:150]}): {each}" for each in situation.after(stage, trial)]
     assert not wrong, "\n".join(wrong)
 

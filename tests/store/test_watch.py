@@ -3,6 +3,7 @@
 Covers A41, A58 and promise 7.
 """
 
+import gc
 import os
 import threading
 from pathlib import Path
@@ -67,7 +68,9 @@ def test_without_kernel_events_there_is_a_pace_to_look_at(tmp_path: Path) -> Non
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are listed here only")
 def test_watching_leaves_no_descriptor_behind(tmp_path: Path) -> None:
     directory = Directory.root(str(tmp_path))
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(50):
         Watch(directory).close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Handles of other tests may be collected meanwhile, so there may be fewer.
+    assert len(os.listdir("/proc/self/fd")) <= before
