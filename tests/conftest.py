@@ -1,6 +1,7 @@
 """What tests of several folders share: a tree, and crews of real processes that act at the same moment."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,14 @@ from agentrun.store.tree import Tree
 # A busy machine is no failure, and a test that passed passes again.
 settings.register_profile("agentrun", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("agentrun")
+
+# Whoever starts the tests in the background, or with nohup, has these ignored, and every process would inherit that:
+# agentrun then rightly leaves them ignored, and the tests that send them would wait for nothing.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What every member of a crew runs: the work that the test gives, once for each line from the test.
 MEMBER = """\

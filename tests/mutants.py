@@ -194,7 +194,7 @@ MUTANTS = [
         "executor/stretch.py",
         "if writer.undelivered(run) or run.open_operations:",
         "if run.open_operations:",
-        "tests/cli tests/faults",
+        "tests/cli/test_routing.py tests/faults/test_inputs.py",
     ),
     Mutant(
         "a call starts over a steer",
@@ -251,7 +251,7 @@ MUTANTS = [
         "store/runs.py",
         'return "none" if idle else "lost"',
         'return "none" if idle else "alive"',
-        "tests/cli tests/faults",
+        "tests/cli/test_exit_codes.py",
     ),
     Mutant(
         "a cancelled run exits with 0",
