@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from agentrun.errors import ImpossibleMode, SlotTaken
+from agentrun.errors import Conflict, ImpossibleMode, SlotTaken
 from agentrun.records.message import ANSWER, FOLLOW_UP, PROMPT, STEER
 from agentrun.records.views import RunView
 from agentrun.states import OPEN, RunStatus
@@ -76,21 +76,23 @@ def _waits_for_approval(active: RunView) -> bool:
     return (active.run.waiting_for or {}).get("kind") == "approval"
 
 
-def _taken(active: RunView) -> SlotTaken:
-    name = f"{active.run.session_id}/{active.run.run_id}"
-    return SlotTaken(
-        f"{name} is active ({active.words})",
-        hint=_what_next(active, name),
-        session_id=active.run.session_id,
-        run_id=active.run.run_id,
-    )
+def _taken(active: RunView) -> Conflict:
+    return _refused(SlotTaken, active, f"is active ({active.words})")
 
 
-def _impossible(active: RunView, mode: str) -> ImpossibleMode:
-    name = f"{active.run.session_id}/{active.run.run_id}"
+def _impossible(active: RunView, mode: str) -> Conflict:
     allowed = " or ".join(status for status in RunStatus if status in POSSIBLE[mode])
-    return ImpossibleMode(
-        f"{name} is {active.words}; {_A[mode]} needs a run that is {allowed}",
+    return _refused(ImpossibleMode, active, f"is {active.words}; {_A[mode]} needs a run that is {allowed}")
+
+
+def _needs_approval(active: RunView) -> Conflict:
+    return _refused(ImpossibleMode, active, "waits for an approval, which a text cannot give")
+
+
+def _refused(kind: type[Conflict], active: RunView, why: str) -> Conflict:
+    name = f"{active.run.session_id}/{active.run.run_id}"
+    return kind(
+        f"{name} {why}",
         hint=_what_next(active, name),
         session_id=active.run.session_id,
         run_id=active.run.run_id,
@@ -104,16 +106,6 @@ def _what_next(active: RunView, name: str) -> str:
     if active.status is S.WAITING_INPUT and _waits_for_approval(active):
         return f"agentrun approve {name}, or agentrun deny {name}"
     return _WHAT_NEXT.get(active.status, "watch it with: agentrun show -f {name}").format(name=name)
-
-
-def _needs_approval(active: RunView) -> ImpossibleMode:
-    name = f"{active.run.session_id}/{active.run.run_id}"
-    return ImpossibleMode(
-        f"{name} waits for an approval, which a text cannot give",
-        hint=_what_next(active, name),
-        session_id=active.run.session_id,
-        run_id=active.run.run_id,
-    )
 
 
 _VERBS = {STEER: "steer", FOLLOW_UP: "follow up", ANSWER: "answer"}
