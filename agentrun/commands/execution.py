@@ -21,7 +21,7 @@ from agentrun.store.sessions import SessionDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from agentrun.config import Config
+    from agentrun.config import AgentConfig, Config
     from agentrun.executor.audience import Audience
     from agentrun.executor.drive import Ended, Job
 
@@ -60,12 +60,11 @@ def make_order(place: Place, agent: str | None, timeout: float | None) -> Order:
 
     `agent` None is the configuration's default, `timeout` None the agent's own, in seconds. Raises ConfigError.
     """
-    from agentrun.adapters.registry import Surroundings, build_agent
     from agentrun.config import load_config
 
     config = load_config(place.config_path)
     chosen = config.agent(agent)
-    build_agent(config, chosen, Surroundings("", None, "", "", "", "", "", {}))
+    _check_agent(config, chosen)
     return Order(
         agent=chosen.name,
         timeout=chosen.timeout if timeout is None else timeout,
@@ -96,10 +95,8 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
 
 def check_executable(run: Run) -> None:
     """Raises ConfigError if what the run was accepted with is gone, or cannot be driven any more."""
-    from agentrun.adapters.registry import Surroundings, build_agent
-
     config = _config_of(run, warn=lambda _: None)
-    build_agent(config, config.agent(run.agent), Surroundings("", None, "", "", "", "", "", {}))
+    _check_agent(config, config.agent(run.agent))
 
 
 def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
@@ -183,6 +180,13 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         signals=scene.signals,
         detached=scene.detached,
     )
+
+
+def _check_agent(config: Config, agent: AgentConfig) -> None:
+    """Raises ConfigError if the agent cannot be driven: it is built for a run that does not exist, and thrown away."""
+    from agentrun.adapters.registry import Surroundings, build_agent
+
+    build_agent(config, agent, Surroundings("", None, "", "", "", "", "", {}))
 
 
 def _config_of(run: Run, warn: Callable[[str], None]) -> Config:
