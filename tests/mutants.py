@@ -199,13 +199,13 @@ MUTANTS = [
     Mutant(
         "a call starts over a steer",
         "executor/stretch.py",
-        "                if self._is_steered(writer, run):\n",
+        "                if self._inputs.is_steered(writer, run):\n",
         "                if False:\n",
         "tests/cli/test_routing.py",
     ),
     Mutant(
         "follow-ups do not wait",
-        "executor/stretch.py",
+        "executor/inputs.py",
         "if at_rest or each.mode != FOLLOW_UP]",
         "if True]",
         "tests/cli/test_routing.py",

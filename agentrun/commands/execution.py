@@ -153,7 +153,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
     from agentrun.adapters.registry import Surroundings, build_agent
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
-    from agentrun.executor.stretch import Terms
+    from agentrun.executor.hold import Terms
 
     run = run_dir.load()
     config = _config_of(run, scene.warn)

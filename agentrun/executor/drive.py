@@ -16,7 +16,8 @@ from agentrun.agent.protocols import Agent
 from agentrun.errors import AgentrunError
 from agentrun.executor.audience import Audience
 from agentrun.executor.heartbeat import Heartbeat
-from agentrun.executor.stretch import StoredStretch, Terms
+from agentrun.executor.hold import Terms
+from agentrun.executor.stretch import StoredStretch
 from agentrun.lifecycle.winding_down import DEADLINE
 from agentrun.records.run import Run
 from agentrun.store.identity import this_actor

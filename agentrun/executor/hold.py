@@ -1,0 +1,198 @@
+"""What an executor holds of the run that it drives: the lease, the lock, and what it has seen.
+
+Everything here is done in short holds of the session's lock. A stop, a takeover and the clock reach the agent through
+`scope`, which is cancelled when the run must not go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, NoReturn
+
+import anyio
+
+from agentrun import clock
+from agentrun.errors import FencedOut
+from agentrun.executor.audience import Audience
+from agentrun.executor.stopwatch import Stopwatch
+from agentrun.lifecycle.winding_down import wind_down
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.records.lease import Lease
+from agentrun.records.run import Run
+from agentrun.states import EventType
+from agentrun.store import inbox
+from agentrun.store.redo import recording, writing
+from agentrun.store.sessions import SessionDir
+from agentrun.store.writer import Writer
+
+E = EventType
+
+
+class Terms(NamedTuple):
+    """What a stretch keeps to. Seconds; None is no limit."""
+
+    lease: float
+    timeout: float | None
+    answer_timeout: float | None
+
+
+class Hold:
+    """A run that this process has claimed; it stays claimed until `end` or `release`.
+
+    `liveness` is the descriptor of the executor's lock, which is let go with it. `events` are the run's, all of them.
+    """
+
+    def __init__(self, session: SessionDir, run_id: str, liveness: int, terms: Terms, audience: Audience) -> None:
+        self.session = session
+        self.run_dir = session.run(run_id)
+        self.terms = terms
+        self.audience = audience
+        self.events: list[Event] = []
+        self.scope = anyio.CancelScope()
+        # Why the stretch is over although the run is not: it waits for the user, or is handed over.
+        self.left: str | None = None
+        self.fenced: FencedOut | None = None
+        self._liveness: int | None = liveness
+        self._untold: list[Event] = []
+        self._watch = Stopwatch()
+        self.lease = self._claim()
+        self._shown = session.messages.offset_of(self.run_dir.seen.message_seq)
+
+    # --- what the executor's other tasks call
+
+    def look(self) -> bool:
+        """Looks whether others wrote into the run; True if it must not go on, and then the agent is stopped."""
+        if self.run_dir.has_news():
+            with self._recording() as writer:
+                self._going_on(writer)
+        if self.fenced or self.run_dir.seen.ending is not None:
+            self.scope.cancel()
+            return True
+        return False
+
+    def show_messages(self) -> None:
+        """Tells the audience of the run's messages that it has not been told of."""
+        log = self.session.messages
+        for offset, message in log.forward(self.session.message, self._shown):
+            self._shown = offset
+            if message.run_id == self.run_dir.run_id:
+                self.audience.message(message)
+
+    def request_stop(self, intent: str, reason: str, via: str, actor: Doc) -> None:
+        """Stores an intent to stop this run, as anyone could, and stops the agent."""
+        with self._writing() as writer:
+            if not self.run_dir.current(writer).is_over:
+                inbox.request_stop(writer, self.run_dir, actor=actor, reason=reason, intent=intent, via=via)
+        self.look()
+
+    def note_failure(self, reason: str) -> None:
+        """Records that the run cannot go on, unless it is ending already."""
+        with self._writing() as writer:
+            if self._going_on(writer) is not None:
+                self.run_dir.append(self.lease, writer, E.RUN_FAILING, {"reason": reason})
+                self.run_dir.write_snapshot(writer)
+
+    def hand_over(self, reason: str) -> None:
+        """Stops the agent here so that another executor can go on: the run is neither failed nor cancelled."""
+        self.left = reason
+        self.scope.cancel()
+
+    def end(self) -> None:
+        """Ends the stretch after the agent has let go of everything: with the run's end, or by handing over."""
+        if self._liveness is None or self.fenced:
+            return
+        with self._writing() as writer:
+            run = self.run_dir.check(self.lease, writer)
+            if run.ending is not None and not run.is_over:
+                wind_down(writer, self.lease, self.run_dir, executing_ms=self._watch.take())
+            elif not run.is_over:
+                operations = [operation.operation_id for operation in run.open_operations]
+                payload = {"reason": self.left or "the agent stopped", "operationIds": operations}
+                self.run_dir.append(self.lease, writer, E.RUN_RECONCILING, payload)
+                self._leave(writer, str(payload["reason"]))
+            self.release()
+
+    def release(self) -> None:
+        """Lets the executor's lock go."""
+        if self._liveness is not None:
+            os.close(self._liveness)
+            self._liveness = None
+
+    def seconds_left(self) -> tuple[str, float] | None:
+        """Which time limit runs now, `timeout` or `answer_timeout`, and how much of it is left in seconds."""
+        run = self.run_dir.seen
+        if run.waiting_for is not None:
+            deadline = run.waiting_for.get("deadline")
+            return ("answer_timeout", clock.seconds_of(deadline) - clock.wall_seconds()) if deadline else None
+        spent = self._watch.seconds()
+        if self.terms.timeout is None or spent is None:
+            return None
+        return "timeout", self.terms.timeout - run.usage["executingMs"] / 1000 - spent
+
+    # --- below
+
+    @contextmanager
+    def _recording(self) -> Iterator[Writer]:
+        try:
+            with recording(self.session) as writer:
+                yield writer
+        finally:
+            self._tell()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Writer]:
+        try:
+            with writing(self.session) as writer:
+                yield writer
+        finally:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tells the audience what was stored. A script keeps what it is told, numbers too: so that has to last."""
+        if self._untold and self.audience.keeps_what_it_hears:
+            self.run_dir.events.sync_for_reading()
+        untold, self._untold = self._untold, []
+        for event in untold:
+            self.audience.event(event)
+
+    def _claim(self) -> Lease:
+        with self._writing() as writer:
+            lease = self.run_dir.claim(writer, lease_seconds=self.terms.lease, timeout=self.terms.timeout)
+            # All of them, from the first: the agent decides by them.
+            self.run_dir.on_event = self._saw
+            for event in self.run_dir.all_events():
+                self._saw(event)
+        self._watch.start()
+        return lease
+
+    def _saw(self, event: Event) -> None:
+        if self.events and event.seq <= self.events[-1].seq:
+            return
+        self.events.append(event)
+        self._untold.append(event)
+
+    def _going_on(self, writer: Writer) -> Run | None:
+        """The run, if this stretch may still do new work in it."""
+        try:
+            run = self.run_dir.check(self.lease, writer)
+        except FencedOut as error:
+            self.fenced = error
+            return None
+        return run if run.ending is None and not run.is_over and not self.left else None
+
+    async def _stop_here(self) -> NoReturn:
+        self.scope.cancel()
+        await anyio.sleep_forever()
+        raise AssertionError("a cancelled scope does not go on")
+
+    def _leave(self, writer: Writer, reason: str) -> None:
+        """Lets the run go in the hold in which it came to wait: an answer then finds no executor, and takes over."""
+        payload = {"reason": reason, "executingMs": self._watch.take()}
+        self.run_dir.append(self.lease, writer, E.RUN_LEASE_RELEASED, payload, durable=True)
+        self.run_dir.end_lease(writer)
+        self.run_dir.write_snapshot(writer)
+        self.left = reason
+        self.release()

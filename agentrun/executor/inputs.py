@@ -1,0 +1,57 @@
+"""The input that waits for a run, and its delivery together with a model request."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from agentrun.errors import NotFound
+from agentrun.records.codec import Doc
+from agentrun.records.message import FOLLOW_UP, STEER, Message
+from agentrun.records.run import Run
+from agentrun.store.sessions import SessionDir
+from agentrun.store.writer import Writer
+
+
+class Inputs:
+    """The user's messages to the run that this process drives."""
+
+    def __init__(self, session: SessionDir) -> None:
+        self._session = session
+        self._known: dict[int, Message] = {}
+        # The length of the conversation when it was last found to hold no undelivered input.
+        self._nothing_waits_at = -1
+
+    def message(self, message_seq: int) -> Message:
+        """The message of an `input.delivered` event. Raises NotFound if it cannot be read."""
+        if message_seq not in self._known:
+            message = self._session.message_at(message_seq)
+            if message is None:
+                raise NotFound(f"message {message_seq} of {self._session.session_id} cannot be read")
+            self._known[message_seq] = message
+        return self._known[message_seq]
+
+    def is_steered(self, writer: Writer, run: Run) -> bool:
+        """Whether a steer waits to be delivered. As long as nothing is said, looking costs one system call."""
+        size = self._session.messages.size()
+        if size == self._nothing_waits_at:
+            return False
+        waiting = writer.undelivered(run)
+        if not waiting:
+            self._nothing_waits_at = size
+        return any(message.mode == STEER for message in waiting)
+
+    def due(self, writer: Writer, run: Run, turn_id: str, *, at_rest: bool) -> list[Doc]:
+        """The payloads of the `input.delivered` events that belong before the request of `turn_id`.
+
+        The messages are synced: whoever accepted them may have died before its sync, and the delivery must not outlive
+        them.
+        """
+        inputs = [each for each in writer.undelivered(run) if at_rest or each.mode != FOLLOW_UP]
+        if inputs:
+            self._session.messages.sync()
+        payloads: list[Doc] = []
+        for mode, group in groupby(inputs, key=lambda message: message.mode):
+            messages = list(group)
+            self._known |= {message.seq: message for message in messages}
+            payloads.append({"messageSeqs": [message.seq for message in messages], "mode": mode, "turnId": turn_id})
+        return payloads
