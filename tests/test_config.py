@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrun import config as config_module
-from agentrun.config import AgentConfig, Config, McpConfig, ToolConfig, load_config, parse_duration
+from agentrun.config import AgentConfig, Config, McpConfig, ToolConfig, keys, load_config, parse_duration
 from agentrun.errors import EXIT_CODES, ConfigError, UsageError
 
 EXAMPLE = """
@@ -115,15 +114,15 @@ def test_the_documented_example_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "table"),
     [
-        (Config, "_TOP"),
-        (AgentConfig, "_ANY_KIND _LOOP _OUTSIDE"),
-        (ToolConfig, "_TOOL"),
-        (McpConfig, "_MCP"),
+        (Config, "TOP"),
+        (AgentConfig, "ANY_KIND LOOP OUTSIDE"),
+        (ToolConfig, "TOOL"),
+        (McpConfig, "MCP"),
     ],
 )
 def test_each_field_has_its_key(values: type[tuple[object, ...]], table: str) -> None:
     fields = set(values._fields) - {"name", "path", "sha256"}  # type: ignore[attr-defined]
-    assert {key for part in table.split() for key in getattr(config_module, part)} == fields
+    assert {key for part in table.split() for key in getattr(keys, part)} == fields
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""Which keys each table of the file may have, and what each may hold."""
+
+from __future__ import annotations
+
+from agentrun.config import readers
+from agentrun.config.readers import Reader
+
+# A renewal is a write with an fsync; a shorter lease would be lost to a slow disk.
+SHORTEST_LEASE_SECONDS = 0.1
+
+TOP: dict[str, Reader] = {
+    "default_agent": readers.name,
+    "lease": readers.seconds(SHORTEST_LEASE_SECONDS),
+    "max_attempts": readers.count(1),
+    "agents": readers.table,
+    "tools": readers.table,
+    "mcp": readers.table,
+}
+ANY_KIND: dict[str, Reader] = {
+    "kind": readers.one_of("loop", "acp", "command"),
+    "checks": readers.argvs,
+    "timeout": readers.seconds(),
+    "answer_timeout": readers.seconds(),
+}
+# What only our own loop can keep to: an agent from outside has its own model, tools and counts.
+LOOP: dict[str, Reader] = {
+    "model": readers.name,
+    "base_url": readers.name,
+    "api_key_env": readers.name,
+    "api_key_command": readers.argv,
+    "system": readers.text,
+    "tools": readers.texts,
+    "max_turns": readers.count(1),
+    "max_tool_calls": readers.count(0),
+    "max_tokens": readers.count(1),
+    "compact_above_tokens": readers.count(1),
+}
+OUTSIDE: dict[str, Reader] = {"command": readers.argv}
+TOOL: dict[str, Reader] = {
+    "argv": readers.argv,
+    "description": readers.text,
+    "parameters": readers.schema,
+    "effect": readers.one_of("read", "write"),
+    "approve": readers.one_of("auto", "ask", "deny"),
+    "resource": readers.name,
+    "timeout": readers.seconds(),
+    "retries": readers.count(0),
+    "probe": readers.argv,
+    "cancel": readers.argv,
+    "grace": readers.seconds(0.0),
+}
+MCP: dict[str, Reader] = {"command": readers.name, "args": readers.texts}

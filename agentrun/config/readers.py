@@ -1,0 +1,76 @@
+"""What a key may hold. A reader gets the value of a key and returns what it means, or raises `Wrong`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentrun.config.durations import parse_duration
+from agentrun.errors import UsageError
+
+Reader = Callable[[Any], Any]
+
+
+class Wrong(Exception):
+    """Says what the value of a key should have been."""
+
+
+def reader(expected: str, fits: Callable[[Any], bool], meaning: Reader = lambda value: value) -> Reader:
+    def read(value: Any) -> Any:
+        if not fits(value):
+            raise Wrong(expected)
+        return meaning(value)
+
+    return read
+
+
+def one_of(*words: str) -> Reader:
+    return reader(" or ".join(f'"{word}"' for word in words), lambda value: value in words)
+
+
+def count(at_least: int) -> Reader:
+    return reader(f"a whole number of at least {at_least}", lambda v: type(v) is int and v >= at_least)
+
+
+def seconds(at_least: float = 0.001) -> Reader:
+    def read(value: Any) -> float:
+        try:
+            seconds = parse_duration(text(value))
+        except (UsageError, Wrong) as error:
+            raise Wrong('a duration such as "500ms", "30s", "10m", "2h" or "7d"') from error
+        if seconds < at_least:
+            raise Wrong(f"a duration of at least {at_least:g} s")
+        return seconds
+
+    return read
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_argv(value: Any) -> bool:
+    # An argument ends at its first NUL (execve(2)), so there must be none.
+    return _is_texts(value) and value != [] and not any("\0" in each for each in value)
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(_is_json(each) for each in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str | int) or (isinstance(value, float) and abs(value) < float("inf"))
+
+
+text = reader("text", lambda value: isinstance(value, str))
+name = reader("text that is not empty", lambda value: isinstance(value, str) and value != "")
+texts = reader("a list of texts", _is_texts, tuple)
+argv = reader('a command as a list of texts, such as ["python3", "query.py"]', _is_argv, tuple)
+argvs = reader(
+    'a list of commands, such as [["python3", "check.py"]]',
+    lambda value: isinstance(value, list) and all(_is_argv(each) for each in value),
+    lambda value: tuple(tuple(each) for each in value),
+)
+table = reader("a table", lambda value: isinstance(value, dict))
+schema = reader(
+    "a JSON schema as a table, without dates and infinite numbers",
+    lambda value: isinstance(value, dict) and _is_json(value),
+)

@@ -1,0 +1,116 @@
+"""From the file to the values: what is wrong is said with the file, the table and the key."""
+
+from __future__ import annotations
+
+import os
+import re
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+from agentrun.config import keys
+from agentrun.config.names import nearest
+from agentrun.config.readers import Reader, Wrong
+from agentrun.config.values import MCP_PREFIX, AgentConfig, Config, McpConfig, ToolConfig, inline_agent
+from agentrun.errors import ConfigError
+
+# The APIs of the common models take no other names for tools.
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def load_config(path: str | None, *, optional: bool = False) -> Config:
+    """The configuration in the TOML file `path`; None, or an `optional` file that is missing: the defaults.
+
+    Raises ConfigError for a file that cannot be read or does not say what it should.
+    """
+    if path is None:
+        return Config()
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        if optional:
+            return Config()
+        raise ConfigError(f"there is no configuration file {path}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"the configuration file {path!r} cannot be read: {reason}") from error
+    return _read(os.path.abspath(path), content)
+
+
+def _read(path: str, content: bytes) -> Config:
+    import hashlib
+    import tomllib
+
+    try:
+        document = tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    top = _values(path, document, keys.TOP)
+    for key, make in (("agents", _agent), ("tools", _tool), ("mcp", _mcp)):
+        top[key] = {name: make(f"{path}: [{key}.{name}]", name, table) for name, table in top.get(key, {}).items()}
+    config = Config(path=path, sha256=hashlib.sha256(content).hexdigest(), **top)
+    _check_names(config)
+    return config
+
+
+def _values(place: str, content: Any, readers: Mapping[str, Reader]) -> dict[str, Any]:
+    """The keys of one table with what they mean; `place` names the file and the table in errors."""
+    if not isinstance(content, dict):
+        raise ConfigError(f"{place} must be a table, not {reprlib.repr(content)}")
+    values = {}
+    for key, value in content.items():
+        if key not in readers:
+            hint = nearest(key, readers) or f"; it may have: {', '.join(readers)}"
+            raise ConfigError(f"{place} has no key {key!r}{hint}")
+        try:
+            values[key] = readers[key](value)
+        except Wrong as expected:
+            raise ConfigError(f"{place} {key} must be {expected}, not {reprlib.repr(value)}") from None
+    return values
+
+
+def _agent(place: str, name: str, content: Any) -> AgentConfig:
+    values = _values(place, content, keys.ANY_KIND | keys.LOOP | keys.OUTSIDE)
+    kind = values.get("kind", "loop")
+    needed, idle = ("model", keys.OUTSIDE) if kind == "loop" else ("command", keys.LOOP)
+    for key in values:
+        if key in idle:
+            raise ConfigError(f'{place} is of kind "{kind}", for which {key} has no effect')
+    if needed not in values:
+        raise ConfigError(f'{place} is of kind "{kind}" and needs {needed}')
+    if "api_key_env" in values and "api_key_command" in values:
+        raise ConfigError(f"{place} has both api_key_env and api_key_command; one of them is enough")
+    return AgentConfig(name, **values)
+
+
+def _tool(place: str, name: str, content: Any) -> ToolConfig:
+    values = _values(place, content, keys.TOOL)
+    if not _TOOL_NAME.fullmatch(name):
+        raise ConfigError(f"{place} is no name for a tool: letters, digits, '_' and '-', at most 64")
+    if "argv" not in values:
+        raise ConfigError(f"{place} needs argv, the command that it runs")
+    approve = "auto" if values.get("effect") == "read" else "ask"
+    return ToolConfig(name, **{"approve": approve} | values)
+
+
+def _mcp(place: str, name: str, content: Any) -> McpConfig:
+    values = _values(place, content, keys.MCP)
+    if "command" not in values:
+        raise ConfigError(f"{place} needs command, the program that it runs")
+    return McpConfig(name, **values)
+
+
+def _check_names(config: Config) -> None:
+    known = [*config.tools, *(MCP_PREFIX + name for name in config.mcp)]
+    for agent in config.agents.values():
+        place = f"{config.path}: [agents.{agent.name}] tools names"
+        for tool in agent.tools:
+            if tool not in known:
+                raise ConfigError(f"{place} {tool!r}, which is not configured{nearest(tool, known)}")
+            if agent.tools.count(tool) > 1:
+                raise ConfigError(f"{place} {tool!r} twice")
+    default = config.default_agent
+    if default and default not in config.agents and not inline_agent(default):
+        hint = nearest(default, config.agents)
+        raise ConfigError(f"{config.path}: default_agent is {default!r}, which is not configured{hint}")

@@ -1,0 +1,155 @@
+"""What is configured, as frozen values, and how an agent or tool is found by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from agentrun.config.names import nearest
+from agentrun.errors import ConfigError, UsageError
+
+LEASE_SECONDS = 15.0
+MAX_ATTEMPTS = 3
+# A model that never stops calling costs money, so these two are limited without being asked to. Nothing is
+# ended by a clock that nobody set: there is no time-out unless the configuration or the command line has one.
+MAX_TURNS = 50
+MAX_TOOL_CALLS = 200
+# Between SIGTERM and SIGKILL.
+GRACE_SECONDS = 5.0
+
+ANY_ARGUMENTS = {"type": "object"}
+MCP_PREFIX = "mcp:"
+
+_EXAMPLE = """    [agents.first]
+    model = "scripted:first.json"
+  docs/agents.md has the kinds of agents and models, and the format of a script"""
+
+
+class ToolConfig(NamedTuple):
+    """`[tools.NAME]`: a command that a model may call. Times in seconds; `timeout` None is no limit.
+
+    `argv`, `probe` and `cancel` run in the directory of the configuration file.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    description: str = ""
+    parameters: Mapping[str, Any] = ANY_ARGUMENTS
+    effect: Literal["read", "write"] = "write"
+    approve: Literal["auto", "ask", "deny"] = "ask"
+    resource: str | None = None
+    timeout: float | None = None
+    retries: int = 0
+    probe: tuple[str, ...] | None = None
+    cancel: tuple[str, ...] | None = None
+    grace: float = GRACE_SECONDS
+
+
+class McpConfig(NamedTuple):
+    """`[mcp.NAME]`: a server of tools (Model Context Protocol, stdio)."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+
+
+class AgentConfig(NamedTuple):
+    """`[agents.NAME]`. Times in seconds; None is no limit.
+
+    `model` is set for kind `loop`, `command` for the others. An agent given on the command line
+    (`command:llm -m local`) is named as it was written there.
+    """
+
+    name: str
+    kind: Literal["loop", "acp", "command"] = "loop"
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    api_key_command: tuple[str, ...] | None = None
+    system: str = ""
+    tools: tuple[str, ...] = ()
+    checks: tuple[tuple[str, ...], ...] = ()
+    max_turns: int | None = MAX_TURNS
+    max_tool_calls: int | None = MAX_TOOL_CALLS
+    max_tokens: int | None = None
+    timeout: float | None = None
+    answer_timeout: float | None = None
+    compact_above_tokens: int | None = None
+    command: tuple[str, ...] | None = None
+
+
+class Config(NamedTuple):
+    """The whole configuration. `path` (absolute) and `sha256` of its bytes are None if there is no file.
+
+    `lease` is in seconds; `max_attempts` is how often a run may be taken up.
+    """
+
+    path: str | None = None
+    sha256: str | None = None
+    default_agent: str | None = None
+    lease: float = LEASE_SECONDS
+    max_attempts: int = MAX_ATTEMPTS
+    agents: Mapping[str, AgentConfig] = {}
+    tools: Mapping[str, ToolConfig] = {}
+    mcp: Mapping[str, McpConfig] = {}
+
+    @property
+    def directory(self) -> str:
+        """What relative paths are relative to; without a file there are none, and it is `.`."""
+        return os.path.dirname(self.path) if self.path else os.curdir
+
+    def agent(self, name: str | None) -> AgentConfig:
+        """The agent `name`; None is the default one. `local`, `acp:CMD` and `command:CMD` need no table.
+
+        Raises ConfigError if there is none, and UsageError for a command line that cannot be split.
+        """
+        chosen = name or self._default()
+        if chosen in self.agents:
+            return self.agents[chosen]
+        inline = inline_agent(chosen)
+        if inline:
+            return inline
+        if not self.agents:
+            raise _nothing_configured(f"no agent is called {chosen!r}, and none is configured", self.path)
+        known = f"configured in {self.path}: {', '.join(self.agents)}"
+        raise ConfigError(f"no agent is called {chosen!r}{nearest(chosen, self.agents)}", hint=known)
+
+    def tool(self, name: str) -> ToolConfig:
+        """The tool called `name`. Raises ConfigError if there is none."""
+        if name not in self.tools:
+            raise ConfigError(f"no tool is called {name!r}{nearest(name, self.tools)}")
+        return self.tools[name]
+
+    def _default(self) -> str:
+        if self.default_agent:
+            return self.default_agent
+        if len(self.agents) == 1:
+            return next(iter(self.agents))
+        if not self.agents:
+            raise _nothing_configured("no agent is configured", self.path)
+        choice = f"use --agent {' or '.join(self.agents)}"
+        raise ConfigError(f"{self.path} has several agents and no default_agent", hint=choice)
+
+
+def inline_agent(text: str) -> AgentConfig | None:
+    """The agent that `text` stands for without a table, or None. Raises UsageError for a command line that is none."""
+    if text == "local":
+        return AgentConfig(text, model="local")
+    kind, colon, line = text.partition(":")
+    if not colon or kind not in ("acp", "command"):
+        return None
+    import shlex
+
+    try:
+        command = tuple(shlex.split(line))
+    except ValueError as error:
+        raise UsageError(f"the command line of agent {text!r} cannot be split: {error}") from error
+    if not command:
+        raise UsageError(f"agent {text!r} names no command")
+    return AgentConfig(text, kind="acp" if kind == "acp" else "command", command=command)
+
+
+def _nothing_configured(message: str, path: str | None) -> ConfigError:
+    where = path or "agentrun.toml in the root, or into a file given with --config"
+    return ConfigError(message, hint=f"write into {where}, for example:\n{_EXAMPLE}")
