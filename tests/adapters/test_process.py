@@ -26,8 +26,9 @@ from agentrun.adapters.process import (
     end_marked_now,
     run_process,
 )
+from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import LINE_BYTES, MEMORY_BYTES, STDERR_TAIL, Lines, Spool
-from agentrun.adapters.process.tree import open_pidfd, own_children, read_proc, send_signal, settle
+from agentrun.adapters.process.procfs import open_pidfd, read_proc, send_signal
 
 MB = 1024 * 1024
 Mark = dict[str, str]
@@ -37,7 +38,7 @@ Mark = dict[str, str]
 def subreaper(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The tests run in an executor's place, and leave the process as it was."""
     become_subreaper()
-    monkeypatch.setattr("agentrun.adapters.process.tree.STATUS_SECONDS", 0)
+    monkeypatch.setattr("agentrun.adapters.process.orphans.STATUS_SECONDS", 0)
     yield
     ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
@@ -610,7 +611,7 @@ def test_without_pidfds_all_of_it_works_too(mark: Mark, monkeypatch: pytest.Monk
 
 def test_nobody_loses_the_status_of_a_child(mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other libraries start servers, also with a session of their own, and wait for them."""
-    monkeypatch.setattr("agentrun.adapters.process.tree.STATUS_SECONDS", 60)
+    monkeypatch.setattr("agentrun.adapters.process.orphans.STATUS_SECONDS", 60)
     env = {**mark, "PATH": os.environ["PATH"]}
     for own_session in (False, True):
         ended = subprocess.Popen(["sh", "-c", "exit 7"], env=env, start_new_session=own_session)

@@ -2,17 +2,12 @@
 
 Everything that starts a process goes through here: who starts one has to be able to end it, with its
 children and theirs. `run` starts a tool and follows it to its end, `output` keeps what it says within
-bounds, `tree` finds and ends processes. All of it relies on Linux's /proc (proc(5)).
+bounds, `tree` finds and ends what belongs together, with `procfs` (proc(5)) and `orphans` below it.
 """
 
+from agentrun.adapters.process.orphans import become_subreaper
 from agentrun.adapters.process.run import CannotStart, Outcome, run_process
-from agentrun.adapters.process.tree import (
-    Survivor,
-    become_subreaper,
-    end_descendants,
-    end_marked,
-    end_marked_now,
-)
+from agentrun.adapters.process.tree import Survivor, end_descendants, end_marked, end_marked_now
 
 __all__ = [
     "CannotStart",

@@ -22,18 +22,10 @@ from typing import IO, BinaryIO, NamedTuple
 import anyio
 import anyio.lowlevel
 
+from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import Lines, Spool, Tail
-from agentrun.adapters.process.tree import (
-    Proc,
-    Survivor,
-    Tree,
-    carries,
-    end_tree,
-    environment_items,
-    open_pidfd,
-    own_children,
-    settle,
-)
+from agentrun.adapters.process.procfs import Proc, carries, environment_items, open_pidfd
+from agentrun.adapters.process.tree import Survivor, Tree, end_tree
 
 LINE_FD = 3
 """The tool's descriptor for lines that are passed on at once."""
