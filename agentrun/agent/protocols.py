@@ -183,6 +183,22 @@ class Limits(NamedTuple):
     max_tokens: int | None = None
 
 
+class RemoteIds(Protocol):
+    """Under which ids services outside know this session, so that a later run goes on in the same conversation.
+
+    `name` says which service, such as `acp:` and the agent's name. The ids belong to the session, not to the run.
+    """
+
+    def get(self, name: str) -> str | None:
+        """The id that was kept last under `name`, by whatever run; None if there is none."""
+
+    def keep(self, name: str, value: str) -> None:
+        """Stores an id, durable when this returns: to be called as soon as it is known, before it is used.
+
+        Raises FencedOut if another executor has taken the run over; an agent lets that pass.
+        """
+
+
 class Stretch(Protocol):
     """One stretch of executing one run: from a claim of the lease until the run ends or waits.
 
@@ -193,6 +209,10 @@ class Stretch(Protocol):
     @property
     def conversation(self) -> Conversation:
         """What came before this run."""
+
+    @property
+    def remote_ids(self) -> RemoteIds:
+        """Under which ids services outside know this session."""
 
     @property
     def events(self) -> Sequence[Event]:

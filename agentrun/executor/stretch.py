@@ -22,6 +22,7 @@ from agentrun.executor.draft import Draft
 from agentrun.executor.hold import Hold, Terms
 from agentrun.executor.inputs import Inputs
 from agentrun.executor.outputs import line_of
+from agentrun.executor.remote_ids import StoredRemoteIds
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import QUESTION, Message
@@ -44,6 +45,7 @@ class StoredStretch(Hold):
         super().__init__(session, run_id, liveness, terms, audience)
         self._inputs = Inputs(session)
         self._draft = Draft(self.run_dir)
+        self.remote_ids = StoredRemoteIds(session, self.run_dir, self.lease)
         self.conversation = earlier_conversation(session, self.run_dir.seen)
 
     def input(self, message_seq: int) -> Message:
@@ -106,12 +108,8 @@ class StoredStretch(Hold):
             if run is not None:
                 if self._inputs.is_steered(writer, run):
                     return STEERED
-                started = {
-                    "operationId": operation_id,
-                    "toolCallId": tool_call_id,
-                    "toolName": tool_name,
-                    "attempt": attempt,
-                }
+                names = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
+                started = names | {"attempt": attempt}
                 self.run_dir.append(self.lease, writer, E.TOOL_STARTED, started, durable=self._can_write(operation_id))
         # A stop may have come while the above was synced: then nothing is dispatched.
         if run is None or self.look():

@@ -36,6 +36,14 @@ Hook = Callable[["FakeStretch", Event], None]
 SESSION, RUN = "session-test", "run-1"
 
 
+class FakeRemoteIds(dict[str, str]):
+    """Remote ids that nobody stores."""
+
+    def keep(self, name: str, value: str) -> None:
+        """See `agent.protocols.RemoteIds`."""
+        self[name] = value
+
+
 class FakeStretch:
     """One stretch of a run. `drive` runs an agent in it, as an executor would.
 
@@ -46,6 +54,7 @@ class FakeStretch:
 
     def __init__(self, prompt: str = "go", *, conversation: Conversation | None = None, yields: bool = True) -> None:
         self.conversation = conversation or Conversation((), {})
+        self.remote_ids = FakeRemoteIds()
         self.events: list[Event] = []
         self.messages: list[Message] = []
         self.answers: list[str] = []
