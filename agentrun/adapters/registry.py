@@ -1,9 +1,7 @@
 """Makes an agent of what the configuration says: the one place that knows all adapters.
 
 What is configured but cannot be driven by this version is refused in words, never passed over: a run that
-ignored a check or a limit would promise what nobody keeps. Three keys of a tool are accepted although
-nothing here acts on them, because they are declarations about the world outside: `resource` is recorded with
-each call, and `probe` and `cancel` are what whoever reconciles a call later runs. The key settings of a
+ignored a check or a limit would promise what nobody keeps. The key settings of a
 model (`base_url`, `api_key_*`) mean nothing to a scripted one, and are left for the day when another model
 stands in its place.
 """
@@ -16,12 +14,14 @@ from typing import NoReturn
 from agentrun.adapters.models.scripted import load_script
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.command import CommandTool
+from agentrun.adapters.tools.outside import CommandOutside
 from agentrun.agent.loop import LoopAgent
+from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent, Limits, Model, Tool
 from agentrun.config import MCP_PREFIX, AgentConfig, Config
 from agentrun.errors import ConfigError
 
-__all__ = ["Surroundings", "build_agent"]
+__all__ = ["Surroundings", "build_agent", "build_outside"]
 
 SCRIPTED = "scripted:"
 
@@ -42,6 +42,11 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
     return LoopAgent(_model(config, agent), tools, limits, agent.system)
 
 
+def build_outside(config: Config, surroundings: Surroundings) -> Outside:
+    """What can be asked about the actions of the run that `surroundings` names, whichever agent asked for them."""
+    return CommandOutside(config.tools, surroundings, directory=config.directory, secrets=_secrets(config))
+
+
 def _model(config: Config, agent: AgentConfig) -> Model:
     model = agent.model or ""
     if model.startswith(SCRIPTED):
@@ -54,8 +59,11 @@ def _model(config: Config, agent: AgentConfig) -> Model:
 def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundings) -> Tool:
     if name.startswith(MCP_PREFIX):
         _refuse(agent, f"the tools of {name!r}", "tools that are commands ([tools.NAME])")
-    secrets = {each.api_key_env for each in config.agents.values() if each.api_key_env}
-    return CommandTool(config.tool(name), surroundings, directory=config.directory, secrets=secrets)
+    return CommandTool(config.tool(name), surroundings, directory=config.directory, secrets=_secrets(config))
+
+
+def _secrets(config: Config) -> set[str]:
+    return {each.api_key_env for each in config.agents.values() if each.api_key_env}
 
 
 def _refuse(agent: AgentConfig, what: str, instead: str) -> NoReturn:

@@ -21,6 +21,8 @@ from agentrun.store.sessions import SessionDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from agentrun.adapters.surroundings import Surroundings
+    from agentrun.agent.outside import Outside
     from agentrun.config import AgentConfig, Config
     from agentrun.executor.audience import Audience
     from agentrun.executor.drive import Ended, Job
@@ -150,7 +152,7 @@ def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
 
 
 def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scene: Scene) -> Job:
-    from agentrun.adapters.registry import Surroundings, build_agent
+    from agentrun.adapters.registry import build_agent
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
     from agentrun.executor.hold import Terms
@@ -158,16 +160,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
     run = run_dir.load()
     config = _config_of(run, scene.warn)
     agent = config.agent(run.agent)
-    surroundings = Surroundings(
-        root=place.tree.root,
-        config_path=config.path,
-        account=place.tree.account,
-        session_id=run.session_id,
-        run_id=run.run_id,
-        scratch=run_dir.directory.at(SCRATCH),
-        working_directory=session.read().working_directory or os.curdir,
-        environment=place.environment,
-    )
+    surroundings = _surroundings(place, session, run_dir, config)
     return Job(
         session=session,
         run_id=run.run_id,
@@ -179,6 +172,34 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         leave_now=scene.leave_now,
         signals=scene.signals,
         detached=scene.detached,
+    )
+
+
+def outside_of(place: Place, run_dir: RunDir) -> Outside:
+    """What can be asked about the actions of a run. Where its configuration is gone that is nobody, and it says so."""
+    from agentrun.adapters.registry import build_outside
+    from agentrun.agent.outside import Unreachable
+
+    session = place.tree.session(run_dir.session_id)
+    try:
+        config = _config_of(run_dir.load(), warn=lambda _: None)
+    except ConfigError as error:
+        return Unreachable(f"nobody can be asked: {error.message}")
+    return build_outside(config, _surroundings(place, session, run_dir, config))
+
+
+def _surroundings(place: Place, session: SessionDir, run_dir: RunDir, config: Config) -> Surroundings:
+    from agentrun.adapters.registry import Surroundings
+
+    return Surroundings(
+        root=place.tree.root,
+        config_path=config.path,
+        account=place.tree.account,
+        session_id=run_dir.session_id,
+        run_id=run_dir.run_id,
+        scratch=run_dir.directory.at(SCRATCH),
+        working_directory=session.read().working_directory or os.curdir,
+        environment=place.environment,
     )
 
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from agentrun.adapters.surroundings import Surroundings
-from agentrun.adapters.tools import command
+from agentrun.adapters.tools import command, telling
 from agentrun.adapters.tools.command import CommandTool
 from agentrun.agent.protocols import Invocation, ToolOutcome
 from agentrun.config import ToolConfig
@@ -254,7 +254,7 @@ def test_only_the_end_of_stderr_is_the_error(tmp_path: Path) -> None:
     assert outcome.error is not None
     assert outcome.error.startswith("exit 1: ... ")
     assert outcome.error.endswith("\n5000")
-    assert len(outcome.error) < command.STDERR_SHOWN + 100
+    assert len(outcome.error) < telling.STDERR_SHOWN + 100
 
 
 def test_output_that_is_too_long_is_cut_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

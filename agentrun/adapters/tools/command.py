@@ -8,11 +8,11 @@ nothing raises.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Awaitable, Callable, Collection
 
 from agentrun.adapters.process import CannotStart, Outcome, run_process
 from agentrun.adapters.surroundings import Surroundings
+from agentrun.adapters.tools.telling import how_it_ended, with_stderr
 from agentrun.agent.protocols import Invocation, ToolOutcome, ToolSpec
 from agentrun.config import ToolConfig
 from agentrun.records.codec import decode, encode_line
@@ -23,9 +23,6 @@ from agentrun.states import OperationStatus as Status
 FAILED_FOR_NOW = 75
 # Bytes of stdout that are kept. More than this is a file, which a tool can name instead of printing it.
 MAX_OUTPUT = 64 * 1024 * 1024
-# Characters of stderr that go into the outcome's error: its end, for that is where programs say why they
-# ended.
-STDERR_SHOWN = 2000
 
 
 class CommandTool:
@@ -102,7 +99,7 @@ class CommandTool:
             return ToolOutcome(
                 Status.TIMED_OUT,
                 output,
-                error=_with_stderr(f"it did not end within {self._config.timeout:g} s", outcome),
+                error=with_stderr(f"it did not end within {self._config.timeout:g} s", outcome),
                 may_have_effects=self._writes,
                 retryable=not self._writes,
                 note=note,
@@ -112,7 +109,7 @@ class CommandTool:
         return ToolOutcome(
             Status.FAILED,
             output,
-            error=_with_stderr(_ending(outcome), outcome),
+            error=with_stderr(how_it_ended(outcome), outcome),
             # What was killed from outside had no chance to say how far it had come.
             may_have_effects=self._writes and outcome.exit_code is None,
             retryable=outcome.exit_code == FAILED_FOR_NOW,
@@ -157,25 +154,6 @@ def _remote_id(line: bytes) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return str(value) or None
-
-
-def _ending(outcome: Outcome) -> str:
-    if outcome.exit_code is not None:
-        return f"exit {outcome.exit_code}"
-    if outcome.signal is None:
-        return "it did not end"
-    try:
-        return f"ended by {signal.Signals(outcome.signal).name}"
-    except ValueError:
-        return f"ended by signal {outcome.signal}"
-
-
-def _with_stderr(ending: str, outcome: Outcome) -> str:
-    text = outcome.stderr.decode("utf-8", "replace").strip()
-    if not text:
-        return ending
-    cut = "... " if len(text) > STDERR_SHOWN or outcome.stderr_total > len(outcome.stderr) else ""
-    return f"{ending}: {cut}{text[-STDERR_SHOWN:]}"
 
 
 def _note(outcome: Outcome, lines: _RemoteIdLines) -> str | None:

@@ -1,0 +1,39 @@
+"""What the world outside said of an action, in words that decide what may follow.
+
+An answer that could not be had, or was not understood, is `unknown`: it never counts as "did not happen".
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+# `failed` of a probe means: it did not happen, and it will not.
+ProbeWord = Literal["succeeded", "failed", "running", "unknown"]
+CancelWord = Literal["cancelled", "succeeded", "failed", "running", "unknown"]
+PROBE_WORDS: tuple[ProbeWord, ...] = ("succeeded", "failed", "running", "unknown")
+CANCEL_WORDS: tuple[CancelWord, ...] = ("cancelled", *PROBE_WORDS)
+
+
+class Probed(NamedTuple):
+    """What a tool's `probe` said of one action. `evidence` says who said it, or why nobody could."""
+
+    status: ProbeWord
+    result: bytes | None = None
+    evidence: str = ""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is known how the action ended."""
+        return self.status in ("succeeded", "failed")
+
+
+class CancelAnswer(NamedTuple):
+    """What a tool's `cancel` said of one action.
+
+    `cancelled` says that nothing more comes of it. `is_asked` is False where the command could not be asked, or failed.
+    """
+
+    status: CancelWord
+    result: bytes | None = None
+    evidence: str = ""
+    is_asked: bool = True
