@@ -115,7 +115,7 @@ def test_the_documented_example_is_read_whole(tmp_path: Path) -> None:
     ("values", "table"),
     [
         (Config, "TOP"),
-        (AgentConfig, "ANY_KIND LOOP OUTSIDE"),
+        (AgentConfig, "ANY_KIND LOOP OUTSIDE COMMAND"),
         (ToolConfig, "TOOL"),
         (McpConfig, "MCP"),
     ],
@@ -162,6 +162,8 @@ def test_writes_are_asked_for_unless_told_otherwise(
         ("[agents.a]\nkind = 'acp'", '[agents.a] is of kind "acp" and needs command'),
         ("[agents.a]", '[agents.a] is of kind "loop" and needs model'),
         (LOOP + "command = ['x']", 'is of kind "loop", for which command has no effect'),
+        (LOOP + "effect = 'read'", 'is of kind "loop", for which effect has no effect'),
+        ("[agents.a]\nkind = 'acp'\ncommand = ['x']\nresume = ['x']", "for which resume has no effect"),
         ("[agents.a]\nkind = 'command'\ncommand = ['x']\nsystem = 'x'", "for which system has no effect"),
         (LOOP + "api_key_env = 'A'\napi_key_command = ['x']", "has both api_key_env and api_key_command"),
         ("[tools.t]\neffect = 'read'", "[tools.t] needs argv"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import NoReturn
 
+from agentrun.adapters.agents.command import CommandAgent
 from agentrun.adapters.models.scripted import load_script
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.command import CommandTool
@@ -31,10 +32,14 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
 
     Raises ConfigError for what this version cannot drive, and for a script that is none.
     """
-    if agent.kind != "loop":
-        _refuse(agent, f'agents of kind "{agent.kind}"', 'agents of kind "loop"')
     if agent.checks:
         _refuse(agent, "checks of reports", "agents without checks")
+    if agent.kind == "command":
+        # A program of the configuration lies where that says; one of the command line, where the session was made.
+        directory = os.path.abspath(config.directory) if agent.name in config.agents else ""
+        return CommandAgent(agent, surroundings, directory=directory, secrets=_secrets(config))
+    if agent.kind != "loop":
+        _refuse(agent, f'agents of kind "{agent.kind}"', 'agents of kind "loop" or "command"')
     if agent.compact_above_tokens is not None:
         _refuse(agent, "compact_above_tokens", "agents that keep their whole history in view")
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens)
@@ -63,6 +68,7 @@ def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundi
 
 
 def _secrets(config: Config) -> set[str]:
+    """The variables that no tool and no agent from outside must inherit."""
     return {each.api_key_env for each in config.agents.values() if each.api_key_env}
 
 

@@ -34,6 +34,16 @@ def pause_after(attempt: int) -> float:
     return float(min(FIRST_PAUSE_SECONDS * 2 ** min(attempt - 1, 16), LONGEST_PAUSE_SECONDS))
 
 
+def idempotency_key(stretch: Stretch, transcript: Transcript, operation_id: str) -> str:
+    """The same for each attempt of an action in whatever stretch, and another for any other action.
+
+    When the run was accepted belongs to it: a session that was removed may have had the same name.
+    """
+    first = stretch.events[0]
+    action = "\n".join((first.session_id, first.run_id, transcript.accepted_at, operation_id))
+    return hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def is_unfinished(turn: Turn) -> bool:
     """Whether the reply of `turn` asks for calls that have no outcome yet."""
     if turn.reply is None:
@@ -113,17 +123,8 @@ class Batch:
             # A tool that does not exist does nothing.
             effect=tool.spec.effect if tool else READ,
             resource=tool.spec.resource if tool else None,
-            idempotency_key=self._idempotency_key(operation_id),
+            idempotency_key=idempotency_key(self._stretch, self._transcript, operation_id),
         )
-
-    def _idempotency_key(self, operation_id: str) -> str:
-        """The same for each attempt of an action in whatever stretch, and another for any other action.
-
-        When the run was accepted belongs to it: a session that was removed may have had the same name.
-        """
-        first = self._stretch.events[0]
-        action = "\n".join((first.session_id, first.run_id, self._transcript.accepted_at, operation_id))
-        return hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     async def _skip_hopeless(self) -> None:
         turn = self._turn

@@ -44,6 +44,15 @@ class ToolRegistered(NamedTuple):
     idempotency_key: str
 
 
+class ToolStarted(NamedTuple):
+    """An agent from outside has begun a registered call: a fact, since nobody here was asked first."""
+
+    operation_id: str
+    tool_call_id: str
+    tool_name: str
+    attempt: int = 1
+
+
 class RemoteIdLearned(NamedTuple):
     """The outside system gave the job an id."""
 
@@ -69,7 +78,7 @@ class ToolFinished(NamedTuple):
     note: str | None = None
 
 
-AgentEvent = RequestFinished | ToolRegistered | RemoteIdLearned | ToolFinished
+AgentEvent = RequestFinished | ToolRegistered | ToolStarted | RemoteIdLearned | ToolFinished
 
 
 def as_stored(event: AgentEvent) -> tuple[EventType, Doc]:
@@ -83,6 +92,13 @@ def as_stored(event: AgentEvent) -> tuple[EventType, Doc]:
             return EventType.MODEL_REQUEST_FINISHED, _request_finished(event)
         case ToolRegistered():
             return EventType.TOOL_REGISTERED, _tool_registered(event)
+        case ToolStarted():
+            return EventType.TOOL_STARTED, {
+                "operationId": event.operation_id,
+                "toolCallId": event.tool_call_id,
+                "toolName": event.tool_name,
+                "attempt": event.attempt,
+            }
         case RemoteIdLearned():
             payload = {"operationId": event.operation_id, "remoteId": event.remote_id}
             return EventType.TOOL_REMOTE_ID, payload

@@ -33,7 +33,7 @@ from agentrun.states import OperationStatus as Status
 MODEL_ATTEMPTS = 3
 
 # A reply that ended like this is no report, whatever text it has.
-_NO_REPORT = {
+NO_REPORT = {
     "max_tokens": "the reply was cut off at the model's limit of tokens, and half a report is none",
     "max_turn_requests": "the model gave up: it made as many requests as it may in one turn",
     "refusal": "the model refused to answer",
@@ -53,7 +53,7 @@ class LoopAgent:
     async def run(self, stretch: Stretch) -> None:
         """Works until the report is committed. Raises only what `stretch` raises, or a bug of the model."""
         transcript = Transcript().catch_up(stretch.events)
-        await _settle_lost(stretch, transcript)
+        await settle_lost(stretch, transcript)
         while not await self._step(stretch, transcript.catch_up(stretch.events)):
             pass
 
@@ -79,7 +79,7 @@ class LoopAgent:
     async def _complete(self, stretch: Stretch, turn: Turn) -> bool:
         assert turn.reply is not None
         text = turn.reply.text
-        reason = _NO_REPORT.get(str(turn.reply.stop_reason))
+        reason = NO_REPORT.get(str(turn.reply.stop_reason))
         if reason or not text.strip():
             await stretch.fail(reason or "the model's last reply is empty, so there is no report")
         return await stretch.complete(text)
@@ -225,7 +225,7 @@ def _with_unique_ids(calls: Sequence[ToolCall], taken: set[str], turn_id: str) -
     return tuple(named)
 
 
-async def _settle_lost(stretch: Stretch, transcript: Transcript) -> None:
+async def settle_lost(stretch: Stretch, transcript: Transcript) -> None:
     """Whoever took the run over has settled what was under way. If not, it must not be taken for pending."""
     for turn in list(transcript.turns):
         if turn.request and turn.request.is_open:

@@ -36,6 +36,11 @@ LOOP: dict[str, Reader] = {
     "compact_above_tokens": readers.count(1),
 }
 OUTSIDE: dict[str, Reader] = {"command": readers.argv}
+COMMAND: dict[str, Reader] = {
+    "resume": readers.argv,
+    "output": readers.one_of("auto", "text", "json-lines"),
+    "effect": readers.one_of("read", "write"),
+}
 TOOL: dict[str, Reader] = {
     "argv": readers.argv,
     "description": readers.text,

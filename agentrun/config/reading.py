@@ -71,9 +71,10 @@ def _values(place: str, content: Any, readers: Mapping[str, Reader]) -> dict[str
 
 
 def _agent(place: str, name: str, content: Any) -> AgentConfig:
-    values = _values(place, content, keys.ANY_KIND | keys.LOOP | keys.OUTSIDE)
+    values = _values(place, content, keys.ANY_KIND | keys.LOOP | keys.OUTSIDE | keys.COMMAND)
     kind = values.get("kind", "loop")
-    needed, idle = ("model", keys.OUTSIDE) if kind == "loop" else ("command", keys.LOOP)
+    needed = "model" if kind == "loop" else "command"
+    idle = {"loop": keys.OUTSIDE | keys.COMMAND, "acp": keys.LOOP | keys.COMMAND, "command": keys.LOOP}[kind]
     for key in values:
         if key in idle:
             raise ConfigError(f'{place} is of kind "{kind}", for which {key} has no effect')

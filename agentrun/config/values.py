@@ -57,7 +57,8 @@ class McpConfig(NamedTuple):
 class AgentConfig(NamedTuple):
     """`[agents.NAME]`. Times in seconds; None is no limit.
 
-    `model` is set for kind `loop`, `command` for the others. An agent given on the command line
+    `model` is set for kind `loop`, `command` for the others; `resume`, `output` and `effect` are for kind `command`,
+    which is started with `resume` once it has named its conversation. An agent given on the command line
     (`command:llm -m local`) is named as it was written there.
     """
 
@@ -77,6 +78,9 @@ class AgentConfig(NamedTuple):
     answer_timeout: float | None = None
     compact_above_tokens: int | None = None
     command: tuple[str, ...] | None = None
+    resume: tuple[str, ...] | None = None
+    output: Literal["auto", "text", "json-lines"] = "auto"
+    effect: Literal["read", "write"] = "write"
 
 
 class Config(NamedTuple):

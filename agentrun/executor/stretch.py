@@ -13,7 +13,7 @@ from typing import BinaryIO, NoReturn
 import anyio
 
 from agentrun import clock
-from agentrun.agent.events import AgentEvent, RequestFinished, ToolFinished, ToolRegistered
+from agentrun.agent.events import AgentEvent, RequestFinished, ToolFinished, ToolRegistered, ToolStarted
 from agentrun.agent.protocols import STEERED, Question
 from agentrun.errors import FencedOut, TransitionRefused
 from agentrun.executor.audience import Audience
@@ -90,8 +90,10 @@ class StoredStretch(Hold):
                 if isinstance(event, RequestFinished):
                     self._draft.write(writer, self.lease)
                 kind, payload = line_of(event, lambda source: self._blob(writer, source))
+                # What may happen outside from here on must not be denied by a power cut.
                 is_write = isinstance(event, ToolRegistered) and event.effect == WRITE
-                self.run_dir.append(self.lease, writer, kind, payload, durable=is_write)
+                durable = is_write or isinstance(event, ToolStarted)
+                self.run_dir.append(self.lease, writer, kind, payload, durable=durable)
                 stored = True
         except FencedOut as error:
             self._fence(error, event)

@@ -20,6 +20,7 @@ from agentrun.agent.events import (
     RequestFinished,
     ToolFinished,
     ToolRegistered,
+    ToolStarted,
     as_stored,
 )
 from agentrun.agent.protocols import STEERED, Agent, Conversation, Question
@@ -192,7 +193,7 @@ class FakeStretch:
                 payload["result"] = output.decode("utf-8", "replace")
             case ToolRegistered():
                 await self._check()  # new work; all else is a fact
-            case RemoteIdLearned():
+            case ToolStarted() | RemoteIdLearned():
                 pass
         await self._store(kind, payload)
 

@@ -77,7 +77,6 @@ REFUSED = [
     ('model = "scripted:script.json"\ncompact_above_tokens = 9', "cannot drive compact_above_tokens yet"),
     ('model = "scripted:script.json"\ntools = ["mcp:m"]', "cannot drive the tools of 'mcp:m' yet"),
     ('kind = "acp"\ncommand = ["x"]', 'cannot drive agents of kind "acp" yet, only agents of kind "loop"'),
-    ('kind = "command"\ncommand = ["x"]', 'cannot drive agents of kind "command" yet'),
 ]
 
 
@@ -89,7 +88,7 @@ def test_what_cannot_be_driven_is_refused(tmp_path: Path, keys: str, says: str) 
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["local", "acp:opencode acp", "command:llm"])
+@pytest.mark.parametrize("name", ["local", "acp:opencode acp"])
 def test_agents_from_the_command_line_are_refused_too(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot drive"):
         build_agent(Config(), Config().agent(name), surroundings(tmp_path))

@@ -74,11 +74,16 @@ class Tail:
 
 
 class Lines:
-    """Lines without their newline, which alone ends one. Those that have content wait in `complete`."""
+    """Lines without their newline, which alone ends one. Those that have content wait in `complete`.
 
-    def __init__(self) -> None:
+    `dropped` counts those that were longer than `limit` bytes.
+    """
+
+    def __init__(self, limit: int = LINE_BYTES) -> None:
         self.complete: deque[bytes] = deque()
-        self._rest = b""
+        self.dropped = 0
+        self._limit = limit
+        self._rest = bytearray()
         self._too_long = False
 
     def write(self, chunk: bytes) -> None:
@@ -91,9 +96,13 @@ class Lines:
     def end(self) -> None:
         """Ends the line at hand, also without a newline when nothing more will come."""
         if self._rest and not self._too_long:
-            self.complete.append(self._rest)
-        self._rest, self._too_long = b"", False
+            self.complete.append(bytes(self._rest))
+        self.dropped += self._too_long
+        self._rest, self._too_long = bytearray(), False
 
     def _extend(self, part: bytes) -> None:
-        self._too_long = self._too_long or len(self._rest) + len(part) > LINE_BYTES
-        self._rest = b"" if self._too_long else self._rest + part
+        self._too_long = self._too_long or len(self._rest) + len(part) > self._limit
+        if self._too_long:
+            self._rest.clear()
+        else:
+            self._rest += part

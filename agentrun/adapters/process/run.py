@@ -13,6 +13,7 @@ import os
 import selectors
 import subprocess
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fcntl import F_DUPFD_CLOEXEC, fcntl
@@ -36,6 +37,7 @@ LINGER_SECONDS = 0.1
 
 _READ_BYTES = 64 * 1024
 _PIPE_BYTES = 1024 * 1024  # /proc/sys/fs/pipe-max-size: one read of this size empties a usual pipe
+_HELD_CHUNKS = 64  # of output that waits while a tree is ended; each is as long as one read at the most
 _POLL_SECONDS = 0.02  # only where a pidfd is not to be had
 
 
@@ -84,6 +86,7 @@ async def run_process(
     spare: Callable[[], Collection[int]] = frozenset,
     on_started: Callable[[int], None] | None = None,
     on_line: Callable[[bytes], Awaitable[None]] | None = None,
+    on_stdout: Callable[[bytes], Awaitable[None]] | None = None,
     on_interrupted: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
     """Runs a program in a session of its own until its process ends. Raises `CannotStart`.
@@ -91,26 +94,36 @@ async def run_process(
     `marker` are the variables in `env` that tell this call's processes from all others. `timeout` and `grace` (from
     SIGTERM to SIGKILL) are seconds. The first `max_output` bytes of stdout are kept, the rest is read, counted and
     dropped. `on_line` gets each line on `LINE_FD`, without its newline, as soon as it is there, and an unfinished one
-    at the end; a cancellation waits for it. `spare` is asked, when the tree has to be ended, for pids to leave alone.
+    at the end; a cancellation waits for it. `on_stdout` gets what is printed as it comes, and nothing more once the
+    call is cancelled. An exception of either ends the tree and goes on. `spare` is asked, when the tree has to be
+    ended, for pids to leave alone.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     items = environment_items(marker)
-    running = _Running(_start(argv, cwd, env), stdin, max_output, on_line, items)
+    running = _Running(_start(argv, cwd, env), stdin, max_output, on_line, on_stdout, items)
     tree = Tree(partial(_belongs, running.pid, items), spare, group=running.pid)
     try:
         if on_started:
             on_started(running.pid)
         outcome = await _followed(running, tree, timeout, grace)
-        if running.failure is None:
-            return outcome
     except BaseException:
         outcome = await _ended(running, tree, grace)
         (on_interrupted or _drop)(outcome)
         if running.failure is None:
             raise
         raise running.failure from None  # a line that was not taken is not to go down in a cancellation
-    (on_interrupted or _drop)(outcome)
-    raise running.failure
+    return await _passed_on(running, outcome, on_interrupted or _drop)
+
+
+async def _passed_on(running: "_Running", outcome: Outcome, on_interrupted: Callable[[Outcome], None]) -> Outcome:
+    try:
+        if running.failure:
+            raise running.failure
+        await running.pass_output_on()
+    except BaseException:
+        on_interrupted(outcome)
+        raise
+    return outcome
 
 
 async def _followed(running: "_Running", tree: Tree, seconds: float | None, grace: float) -> Outcome:
@@ -123,6 +136,7 @@ async def _followed(running: "_Running", tree: Tree, seconds: float | None, grac
 
 
 async def _ended(running: "_Running", tree: Tree, grace: float, *, timed_out: bool = False) -> Outcome:
+    running.hold_output()
     survivors = await end_tree(tree, grace, running.pump)
     return await running.finish(survivors, timed_out=timed_out)
 
@@ -189,6 +203,7 @@ class _Running:
         stdin: bytes,
         max_output: int,
         on_line: Callable[[bytes], Awaitable[None]] | None,
+        on_stdout: Callable[[bytes], Awaitable[None]] | None,
         items: frozenset[bytes],
     ) -> None:
         self.pid = started.process.pid
@@ -198,6 +213,9 @@ class _Running:
         self._status: os.waitid_result | None = None
         self._stdin = memoryview(stdin)
         self._on_line = on_line
+        self._on_stdout = on_stdout
+        self._printed: deque[bytes] = deque()
+        self._is_held = False
         self._items = items
         self._stdout, self._stderr, self._lines = Spool(max_output), Tail(), Lines()
         self._pidfd = open_pidfd(self.pid)
@@ -206,7 +224,7 @@ class _Running:
         assert started.process.stdin
         assert started.process.stdout
         assert started.process.stderr
-        self._read(started.process.stdout, self._stdout.write)
+        self._read(started.process.stdout, self._take_stdout)
         self._read(started.process.stderr, self._stderr.write)
         self._read(started.lines, self._lines.write)
         self._input = started.process.stdin
@@ -229,6 +247,7 @@ class _Running:
 
     async def finish(self, survivors: list[Survivor], *, timed_out: bool = False) -> Outcome:
         """Reads what the tool has left in the pipes, and collects its exit status; not to be cancelled."""
+        self.hold_output()
         with anyio.CancelScope(shield=True):
             await self._read_the_rest()
         output_open = bool(self._outputs)
@@ -277,6 +296,22 @@ class _Running:
         if polled:
             self._note_exit()
         await self._pass_lines_on()
+        if not self._is_held:
+            await self.pass_output_on()
+
+    def hold_output(self) -> None:
+        """From here on what is printed waits for `pass_output_on`: nobody may wait for a receiver in a shield."""
+        self._is_held = True
+
+    def _take_stdout(self, chunk: bytes) -> None:
+        self._stdout.write(chunk)
+        if self._on_stdout and len(self._printed) < _HELD_CHUNKS:
+            self._printed.append(chunk)
+
+    async def pass_output_on(self) -> None:
+        """Hands what was printed to `on_stdout`. Not shielded: a stop has to reach whoever waits in there."""
+        while self._printed and self._on_stdout:
+            await self._on_stdout(self._printed.popleft())
 
     async def _pass_lines_on(self) -> None:
         while self._lines.complete and self._on_line:

@@ -1,0 +1,69 @@
+"""What an agent from outside is told: the new inputs, and what it cannot know by itself.
+
+An agent that keeps the conversation hears only what is new. One that forgets is told the conversation so far, so that
+each of its invocations goes on where the last one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrun.agent.protocols import Stretch
+from agentrun.agent.transcript import Transcript, Turn
+
+# Characters of the conversation that are told again: of what is longer, the newest. An argument of a program takes
+# 128 KiB at most (execve(2)), and so do the contexts of small models.
+TOLD_AGAIN = 60_000
+
+INTERRUPTED = "[Your last turn was interrupted half-way. Look what it has done already before you go on.]"
+
+
+def prompt_text(stretch: Stretch, transcript: Transcript, *, remembers: bool) -> str:
+    """The prompt of the turn that begins now, its inputs delivered. `remembers`: the agent has what came before."""
+    answered, fresh = _answered_and_fresh(transcript)
+    parts = [] if remembers else list(_so_far(stretch, answered))
+    if not answered:
+        parts += _reports(stretch)
+    if any(turn.request and turn is not fresh[-1] for turn in fresh):
+        parts.append(INTERRUPTED)
+    parts += [stretch.input(seq).text for turn in fresh for seq in sorted(turn.inputs)]
+    return "\n\n".join(parts)
+
+
+def _answered_and_fresh(transcript: Transcript) -> tuple[list[Turn], list[Turn]]:
+    """The turns up to the last reply, and those after it: their inputs have had no reply yet."""
+    count = max((number for number, turn in enumerate(transcript.turns, start=1) if turn.reply), default=0)
+    return transcript.turns[:count], transcript.turns[count:]
+
+
+def _so_far(stretch: Stretch, answered: list[Turn]) -> Iterator[str]:
+    said = list(_said(stretch, answered))
+    kept: list[str] = []
+    room = TOLD_AGAIN
+    for line in reversed(said):
+        room -= len(line)
+        if room < 0:
+            kept.append("[...]")
+            break
+        kept.append(line)
+    if kept:
+        yield "\n\n".join(["[The conversation so far]", *reversed(kept), "[Now the user says]"])
+
+
+def _said(stretch: Stretch, answered: list[Turn]) -> Iterator[str]:
+    conversation = stretch.conversation
+    if conversation.summary:
+        yield f"[Summary of what was said before]\n{conversation.summary}"
+    for message in conversation.messages:
+        who = {"user": "User: ", "assistant": "You: "}.get(message.role, f"[Note on {message.run_id}] ")
+        yield who + message.text
+    for turn in answered:
+        for seq in sorted(turn.inputs):
+            yield f"User: {stretch.input(seq).text}"
+        if turn.reply:
+            yield "You: " + f"{turn.reply.text}\n\n{turn.reply.question or ''}".strip()
+
+
+def _reports(stretch: Stretch) -> Iterator[str]:
+    for run_id, report in stretch.conversation.reports.items():
+        yield f"[The report of {run_id}, which the user cites]\n{report}\n[End of the report of {run_id}]"

@@ -1,0 +1,80 @@
+"""Agents from outside on the command line: their sessions, cancel and reports are like those of any other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Until = Callable[..., Any]
+
+
+def shell(script: str) -> str:
+    return f"command:sh -c {json.dumps(script)}"
+
+
+@pytest.mark.slow
+def test_a_command_is_an_agent_without_any_configuration(home: Any, tmp_path: Path) -> None:
+    # covers A26
+    work = tmp_path / "work"
+    work.mkdir()
+    home.config.unlink()
+    env = {"AGENTRUN_CONFIG": ""}
+    made = home.run("new", "--agent", shell("pwd; cat"), cwd=work, env=env)
+    session = made.text.strip()
+    sent = home.run("send", session, "count the lamps", env=env)
+    assert (sent.code, sent.text) == (0, f"{work}\ncount the lamps\n"), sent.said
+    again = home.run("send", session, "and the chairs", env=env)
+    assert "User: count the lamps" in again.text
+    assert "You: " in again.text
+    assert (home.run_dir(f"{session}/run-1") / "report.md").read_text() == f"{work}\ncount the lamps"
+
+
+@pytest.mark.slow
+def test_cancel_ends_all_that_the_command_started(home: Any, until: Until) -> None:
+    # covers A46; case C7
+    session = home.new("--agent", shell("setsid sleep 1000 & sleep 1000 & echo working; wait"))
+    run = home.detach(session, "go")
+    draft = home.run_dir(run) / "report.draft.md"
+    until(lambda: draft.exists() and draft.read_text() == "working\n")
+    cancelled = home.run("cancel", run, "--wait") if "--wait" in home.run("cancel", "--help").text else None
+    if cancelled is None:
+        home.run("cancel", run)
+        home.wait_for_status(run, "cancelled")
+    assert home.status(run) == "cancelled"
+    assert home.marked(session) == []
+    (finished,) = home.events(run, "model.request.finished")
+    assert (finished["payload"]["status"], finished["payload"]["text"]) == ("cancelled", "working\n")
+
+
+@pytest.mark.slow
+def test_a_configured_command_keeps_its_own_conversation_in_the_session(home: Any) -> None:
+    # covers A26
+    script = home.path / "agent.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "known = os.environ.get('AGENTRUN_REMOTE_SESSION')\n"
+        "print(json.dumps({'type': 'session', 'id': known or 'thread-1'}))\n"
+        "print(json.dumps({'type': 'text', 'text': f'{known}: {sys.stdin.read()}'}))\n"
+    )
+    command = json.dumps([sys.executable, str(script)])
+    home.config.write_text(f'[agents.cli]\nkind = "command"\ncommand = {command}\n')
+    session = home.new()
+    assert home.run("send", session, "one").text == "None: one\n"
+    assert home.run("send", session, "two").text == "thread-1: two\n"
+    document = json.loads((home.session_dir(session) / "session.json").read_bytes())
+    assert document["remoteIds"] == {"command:cli": "thread-1"}
+
+
+@pytest.mark.slow
+def test_a_command_that_fails_fails_the_run(home: Any) -> None:
+    session = home.new("--agent", shell("echo half; echo no key >&2; exit 3"))
+    sent = home.run("send", session, "go")
+    assert sent.code == 1
+    assert sent.out == b""
+    assert "exit 3: no key" in sent.said
+    assert not (home.run_dir(f"{session}/run-1") / "report.md").exists()
