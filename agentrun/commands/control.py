@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
+from agentrun.commands.asking import stop_outside
 from agentrun.commands.execution import check_executable, end_leftovers, start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
@@ -268,6 +269,8 @@ def _wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: _
     """Ends what the dead executor left running, then the run. What cannot be ended keeps it in `cancelling`."""
     try:
         survivors = end_leftovers(place, run_dir)
+        if not survivors:
+            stop_outside(place, session, run_dir, taken.lease)
         _end_run(session, run_dir, taken.lease, survivors)
     finally:
         os.close(taken.liveness)

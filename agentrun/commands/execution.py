@@ -152,7 +152,7 @@ def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
 
 
 def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scene: Scene) -> Job:
-    from agentrun.adapters.registry import build_agent
+    from agentrun.adapters.registry import build_agent, build_outside
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
     from agentrun.executor.hold import Terms
@@ -166,6 +166,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         run_id=run.run_id,
         liveness=liveness,
         agent=build_agent(config, agent, surroundings),
+        outside=build_outside(config, surroundings),
         terms=Terms(config.lease, run.timeout, agent.answer_timeout),
         audience=scene.audience or NoAudience(),
         end_leftovers=lambda: _end_leftovers_here(place, run_dir),

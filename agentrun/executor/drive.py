@@ -12,8 +12,10 @@ from typing import NamedTuple
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent
 from agentrun.errors import AgentrunError
+from agentrun.executor.asking import stop_outside
 from agentrun.executor.audience import Audience
 from agentrun.executor.heartbeat import Heartbeat
 from agentrun.executor.hold import Terms
@@ -48,6 +50,7 @@ class Job(NamedTuple):
     run_id: str
     liveness: int
     agent: Agent
+    outside: Outside
     terms: Terms
     audience: Audience
     end_leftovers: Callable[[], Awaitable[list[str]]]
@@ -116,6 +119,7 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
         return
     for _ in range(STUBBORN_ATTEMPTS):
         if not await job.end_leftovers():
+            await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside)
             stretch.end()
             return
         await anyio.sleep(STUBBORN_PAUSE)

@@ -30,10 +30,17 @@ class Probed(NamedTuple):
 class CancelAnswer(NamedTuple):
     """What a tool's `cancel` said of one action.
 
-    `cancelled` says that nothing more comes of it. `is_asked` is False where the command could not be asked, or failed.
+    `cancelled` says that nothing more comes of it. `is_asked` is False where the command could not be asked, or failed;
+    `is_silent` says that it ended well without a word, which means `cancelled` unless somebody knows better.
     """
 
     status: CancelWord
     result: bytes | None = None
     evidence: str = ""
     is_asked: bool = True
+    is_silent: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is known how the action ended, in the command's own words."""
+        return self.status in ("cancelled", "succeeded", "failed") and not self.is_silent

@@ -196,6 +196,9 @@ def _finished(operation: Operation, event: Event) -> Operation:
 def _settled(operation: Operation, event: Event) -> Operation:
     payload = event.payload
     finding = payload.get("status")
+    if not (operation.is_open or operation.is_unresolved):
+        # How it ended is known. What comes later is on record, and overrules nothing.
+        return operation
     if finding not in _FINDINGS and not (operation.status is O.PENDING and finding == O.SKIPPED):
         return operation
     certain = finding != O.UNKNOWN

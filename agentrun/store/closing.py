@@ -99,7 +99,8 @@ def how_it_ended(run: Run) -> str:
         said += f": {run.reason}"
     for operation in run.unresolved_operations:
         remote = f", remote id {operation.remote_id}" if operation.remote_id else ""
-        said += f"\nunresolved: {operation.operation_id} {operation.name} ({operation.status.value}{remote})"
+        resource = f", resource {operation.resource}" if operation.resource else ""
+        said += f"\nunresolved: {operation.operation_id} {operation.name} ({operation.status.value}{remote}{resource})"
     if run.returned_inputs:
         said += f"\nnot delivered: message {', '.join(map(str, run.returned_inputs))}"
     return said

@@ -168,6 +168,8 @@ class Fold:
             return
         one = self.operations[name] = self.operations.pop(name)
         finding = kind.startswith("operation.")
+        if finding and name in self.gone:
+            return
         changes = found(one, event, payload) if finding else told(one, event, payload)
         status = changes.get("status", one["status"])
         if status == one["status"] or status in OPERATION_NEXT.get(one["status"], []) or (finding and is_open(one)):

@@ -163,7 +163,9 @@ async def _probe_beside_a_service(directory: Path) -> int | None:
 
 def test_a_cancel_that_ends_well_and_says_nothing_has_cancelled(tmp_path: Path) -> None:
     outside = asking(tmp_path, "cat > asked", verb="cancel")
-    assert cancelled(outside) == CancelAnswer("cancelled", evidence="its cancel ended well and said nothing")
+    answer = cancelled(outside)
+    assert answer == CancelAnswer("cancelled", evidence="its cancel ended well and said nothing", is_silent=True)
+    assert not answer.is_certain
     assert json.loads((tmp_path / "asked").read_text()) == {"remoteId": "job-7", "idempotencyKey": "key-1"}
 
 
@@ -171,6 +173,7 @@ def test_a_cancel_that_ends_well_and_says_nothing_has_cancelled(tmp_path: Path) 
 def test_a_cancel_may_say_what_it_found(tmp_path: Path, word: str) -> None:
     answer = cancelled(asking(tmp_path, f"""echo '{{"status":"{word}","result":"r"}}'""", verb="cancel"))
     assert answer == CancelAnswer(word, b"r", f"its cancel said: {word}")  # type: ignore[arg-type]
+    assert answer.is_certain == (word in ("cancelled", "succeeded", "failed"))
 
 
 @pytest.mark.parametrize(("script", "said"), [("exit 1", "failed (exit 1)"), ("echo stopped", "no JSON object")])

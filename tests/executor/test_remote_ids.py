@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.agent.outside import Unreachable
 from agentrun.agent.protocols import Agent, Stretch
 from agentrun.errors import FencedOut
 from agentrun.executor.audience import NoAudience
@@ -48,7 +49,8 @@ def drive(session: SessionDir, agent: Agent) -> RunStatus:
     liveness = take_liveness(run_dir.directory)
     assert liveness is not None
     terms = Terms(lease=15, timeout=None, answer_timeout=None)
-    job = Job(session, run_dir.run_id, liveness, agent, terms, NoAudience(), nothing_left, lambda _: None, [])
+    nobody = Unreachable("nothing is configured")
+    job = Job(session, run_dir.run_id, liveness, agent, nobody, terms, NoAudience(), nothing_left, lambda _: None, [])
     return execute(job).run.status
 
 

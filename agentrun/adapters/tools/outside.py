@@ -71,7 +71,7 @@ class CommandOutside:
         """Asks the tool's `cancel` to stop it. One that ends well and says nothing has done so."""
         answer = await self._ask("cancel", operation, CANCEL_WORDS)
         if answer.is_silent:
-            return CancelAnswer("cancelled", evidence=answer.evidence)
+            return CancelAnswer("cancelled", evidence=answer.evidence, is_silent=True)
         word: CancelWord = next((each for each in CANCEL_WORDS if each == answer.word), "unknown")
         return CancelAnswer(word, answer.result, answer.evidence, is_asked=answer.word is not None)
 

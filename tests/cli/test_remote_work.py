@@ -1,0 +1,214 @@
+"""A run is stopped while its tool waits for a job outside: the job is asked to stop, and what is known is recorded.
+
+The world outside is a file: `job` holds the state of the only job there is, `asked` who asked for what.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Home = Any
+
+pytestmark = pytest.mark.slow
+
+STATE = 'printf \'{"status":"%s","result":"12 rows"}\' "$(cat job)"'
+CANCEL = "echo cancel $(cat) >> asked; echo failed > job"
+PROBE = f"echo probe $(cat) >> asked; {STATE}"
+
+
+def an_export(home: Home, **commands: str) -> None:
+    """An agent whose tool starts a job and waits for it; `commands` are `probe` and `cancel` in shell."""
+    asking: dict[str, Any] = {verb: ["/bin/sh", "-c", script] for verb, script in commands.items()}
+    start = f"""echo x >> started; echo running > job; echo '{{"remoteId":"job-7"}}' >&3; {home.gate()}"""
+    settings = {"effect": "write", "approve": "auto", "resource": "warehouse", "grace": "400ms"} | asking
+    home.tool("export", start, **settings)
+    home.model({"calls": [{"name": "export"}]}, {"text": "a report"})
+
+
+def an_export_under_way(home: Home, **commands: str) -> str:
+    an_export(home, **commands)
+    run = home.detach(home.new(), "x")
+    home.wait_for_event(run, "tool.remote_id")
+    return run
+
+
+def asked(home: Home) -> list[str]:
+    path = home.path / "asked"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def found(home: Home, run: str) -> list[dict[str, Any]]:
+    return [event["payload"] for event in home.events(run, "operation.reconciled")]
+
+
+def kill_executor(home: Home, run: str, until: Callable[..., Any]) -> None:
+    os.kill(home.executor(run), signal.SIGKILL)
+    until(lambda: home.view(run)["executor"] == "lost")
+
+
+def test_a_cancelled_run_asks_for_its_job_to_be_stopped(home: Home) -> None:
+    # covers A43 A45 A46 A49 A51 B28
+    run = an_export_under_way(home, cancel=CANCEL, probe=PROBE)
+    assert home.run("cancel", run, "--wait").code == 0
+    (registered,) = home.events(run, "tool.registered")
+    said = json.dumps({"remoteId": "job-7", "idempotencyKey": registered["payload"]["idempotencyKey"]})
+    assert [line.replace(" ", "") for line in asked(home)] == [
+        f"{verb}{said}".replace(" ", "") for verb in ("cancel", "probe")
+    ]
+    (finding,) = found(home, run)
+    assert (finding["operationId"], finding["status"]) == ("op-2", "cancelled")
+    assert finding["evidence"] == "its cancel ended well and said nothing; its probe said: failed"
+    view = home.view(run)
+    assert (view["status"], view["unresolvedOperations"]) == ("cancelled", [])
+    types = [event["type"] for event in home.events(run)]
+    assert types[types.index("run.cancel_requested") :] == [
+        "run.cancel_requested",
+        "tool.finished",
+        "operation.reconciled",
+        "run.finished",
+    ]
+    assert (home.path / "started").read_text() == "x\n"
+    assert home.marked() == []
+
+
+def test_the_canceller_asks_where_the_executor_is_dead(home: Home, until: Callable[..., Any]) -> None:
+    # covers A34 A40 A45 A60  # case C9
+    run = an_export_under_way(home, cancel=CANCEL, probe=PROBE)
+    kill_executor(home, run, until)
+    cancelled = home.run("cancel", run)
+    assert (cancelled.code, cancelled.text) == (0, f"{run} cancelled\n")
+    assert [line.split()[0] for line in asked(home)] == ["cancel", "probe"]
+    (finding,) = found(home, run)
+    assert finding["status"] == "cancelled"
+    assert home.view(run)["unresolvedOperations"] == []
+    assert (home.path / "started").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_job_that_was_done_by_then_is_recorded_with_its_result(
+    home: Home, until: Callable[..., Any], is_lost: bool
+) -> None:
+    # covers A49 A52
+    run = an_export_under_way(home, probe=PROBE)
+    (home.path / "job").write_text("succeeded")
+    if is_lost:
+        kill_executor(home, run, until)
+    home.run("cancel", run, "--wait")
+    (finding,) = found(home, run)
+    assert (finding["status"], finding["result"]) == ("succeeded", "12 rows")
+    shown = home.run("show", run, "--json").docs[0]
+    assert shown["run"]["status"] == "cancelled"
+    assert shown["run"]["unresolvedOperations"] == []
+    assert not (home.run_dir(run) / "report.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("commands", "evidence"),
+    [
+        ({"probe": PROBE}, "its probe said: running"),
+        ({"cancel": "echo no >&2; exit 1"}, "its cancel failed (exit 1): no"),
+        ({"cancel": "exit 1", "probe": PROBE}, "its cancel failed (exit 1); its probe said: running"),
+        ({"cancel": ":", "probe": PROBE}, "its cancel ended well and said nothing; its probe said: running"),
+        ({"cancel": """echo '{"status":"running"}'"""}, "its cancel said: running"),
+        ({"cancel": ":", "probe": "exit 9"}, "its cancel ended well and said nothing; its probe failed (exit 9)"),
+    ],
+)
+def test_what_stays_unresolved_is_handed_over_everywhere(home: Home, commands: dict[str, str], evidence: str) -> None:
+    # covers A35 A45 A51 A52
+    run = an_export_under_way(home, **commands)
+    cancelled = home.run("cancel", run, "--wait")
+    assert cancelled.code == 0
+    (finding,) = found(home, run)
+    assert (finding["status"], finding["evidence"]) == ("unknown", evidence)
+    for said in (cancelled.said, home.run("show", run).text, home.run("show", run, "--messages").text):
+        assert "unresolved" in said
+        assert "job-7" in said
+        assert "warehouse" in said
+    assert "unresolved" in home.run("ls").text
+    for listed in (
+        home.run("cancel", run, "--json").docs[0],
+        json.loads((home.run_dir(run) / "run.json").read_bytes()),
+    ):
+        assert [(each["operationId"], each["remoteId"]) for each in listed["unresolvedOperations"]] == [
+            ("op-2", "job-7")
+        ]
+    (finished,) = home.events(run, "run.finished")
+    assert finished["payload"]["unresolvedOperations"] == ["op-2"]
+
+
+def test_cancelled_is_not_written_before_everybody_was_asked(home: Home, until: Callable[..., Any]) -> None:
+    # covers A48 A51
+    run = an_export_under_way(home, cancel=f"echo cancel >> asked; {home.gate('asked-to-stop')}")
+    assert home.run("cancel", run).code == 6
+    until(lambda: asked(home))
+    assert home.status(run) == "cancelling"
+    assert home.events(run, "run.finished") == []
+    home.open_gate("asked-to-stop")
+    home.wait_for_status(run, "cancelled")
+    assert [each["status"] for each in found(home, run)] == ["cancelled"]
+
+
+def test_a_command_that_never_answers_holds_the_end_up_for_a_bounded_time(
+    home: Home, until: Callable[..., Any]
+) -> None:
+    # covers A51 B31
+    run = an_export_under_way(home, probe="setsid sleep 600 & trap '' TERM; while :; do sleep 0.1; done")
+    kill_executor(home, run, until)
+    home.config.write_text(home.config.read_text() + 'timeout = "1s"\n')
+    assert home.run("cancel", run, patience=100).code == 0
+    (finding,) = found(home, run)
+    assert (finding["status"], finding["evidence"]) == ("unknown", "its probe did not answer within 1 s")
+    assert home.marked() == []
+
+
+def test_two_jobs_are_asked_for_side_by_side(home: Home) -> None:
+    """Each waits until the other one is asked."""
+    for name, other in (("one", "two"), ("two", "one")):
+        cancel = f"touch {home.path}/{name}; {home.gate(other)}"
+        settings = {"effect": "write", "approve": "auto", "cancel": ["/bin/sh", "-c", cancel]}
+        home.tool(name, f"""echo '{{"remoteId":"{name}"}}' >&3; {home.gate()}""", **settings)
+    home.model({"calls": [{"name": "one"}, {"name": "two"}]}, {"text": "never"})
+    run = home.detach(home.new(), "x")
+    home.wait_for_event(run, "tool.remote_id", 2)
+    assert home.run("cancel", run, "--wait").code == 0
+    assert [each["status"] for each in found(home, run)] == ["cancelled"] * 2
+
+
+def test_a_run_whose_configuration_is_gone_is_wound_down_all_the_same(home: Home, until: Callable[..., Any]) -> None:
+    # covers A35 A52
+    run = an_export_under_way(home, cancel=CANCEL, probe=PROBE)
+    kill_executor(home, run, until)
+    home.config.unlink()
+    cancelled = home.run("cancel", run)
+    assert (cancelled.code, cancelled.text) == (0, f"{run} cancelled\n")
+    assert "job-7" in cancelled.said
+    assert asked(home) == []
+    assert [each["remoteId"] for each in home.view(run)["unresolvedOperations"]] == ["job-7"]
+
+
+def test_a_deadline_and_a_failure_ask_as_well(home: Home) -> None:
+    # covers A43 A54
+    an_export(home, cancel=CANCEL)
+    session = home.new()
+    sent = home.run("send", session, "x", "--timeout", "1500ms")
+    assert sent.code == 4
+    assert [each["status"] for each in found(home, session)] == ["cancelled"]
+    assert home.view(f"{session}/1")["unresolvedOperations"] == []
+
+
+def test_ctrl_c_asks_as_well(home: Home) -> None:
+    # covers A43 B28
+    an_export(home, cancel=CANCEL)
+    session = home.new()
+    sending = home.start("send", session, "x")
+    home.wait_for_event(session, "tool.remote_id")
+    sending.signal(signal.SIGINT)
+    assert sending.end().code == 130
+    assert [each["status"] for each in found(home, session)] == ["cancelled"]
+    assert home.status(session) == "cancelled"
