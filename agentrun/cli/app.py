@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import sending, showing, stopping
+from agentrun.cli import checking, sending, showing, stopping
 from agentrun.commands.control import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
 from agentrun.states import RunStatus
@@ -225,3 +225,20 @@ def ls(
     agentrun ls --json | jq -r .session.sessionId
     """
     return showing.ls(ctx.obj, text, status, agent, archived=archived, limit=limit)
+
+
+@app.command()
+def check(
+    ctx: typer.Context,
+    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="default: all of the account")] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="make again what follows from the records, keep damaged bytes aside")
+    ] = False,
+) -> int:
+    """Look for damage on disk. Changes nothing unless told to, and never deletes.
+
+    \b
+    agentrun check
+    agentrun check @last --repair
+    """
+    return checking.check(ctx.obj, session, repair=repair)

@@ -157,6 +157,22 @@ class Directory:
         """As `read`, for a file made by `link_exclusively`: a crash may have left its temporary name as well."""
         return self._read(name, names=2)
 
+    def sha256(self, name: str) -> str | None:
+        """The hash of what the file `name` holds, however much it is; None if it is not there."""
+        fd = self.open_file(name)
+        if fd is None:
+            return None
+        import hashlib  # here: listing and showing need none
+
+        digest = hashlib.sha256()
+        try:
+            with speaking_of(self.at(name)):
+                while chunk := os.read(fd, _COPY):
+                    digest.update(chunk)
+        finally:
+            os.close(fd)
+        return digest.hexdigest()
+
     def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
         """Puts a fresh file with `data` in the place of `name`, whole or not at all.
 

@@ -18,6 +18,7 @@ from agentrun.states import EventType, RunStatus
 from agentrun.store import closing, layout
 from agentrun.store.redo import answered_payload, make_run
 from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
 
@@ -53,7 +54,7 @@ def already_accepted(writer: Writer, said: Input) -> Message | None:
     """
     if said.key is None:
         return None
-    hint = _read_hint(writer, said.key)
+    hint = seq_of_key(writer.session, said.key)
     message = writer.session.message_at(hint) if hint else None
     if message is None or message.key != said.key:
         return None
@@ -78,6 +79,24 @@ def check_last_seq(writer: Writer, expected: int | None) -> None:
             hint=f"see what came: agentrun show {writer.session.session_id} --messages --since {expected + 1}",
             session_id=writer.session.session_id,
         )
+
+
+def seq_of_key(session: SessionDir, key: str) -> int | None:
+    """The number of the message that `key` stands on, as far as the hint tells: it is checked against the message."""
+    if session.directory.stat(layout.KEYS) is None:
+        return None
+    data = session.directory.open(layout.KEYS).read(_hint_name(key))
+    try:
+        seq = decode(data).get("seq") if data else None
+    except ValueError:
+        return None
+    return seq if type(seq) is int else None
+
+
+def remember_key(writer: Writer, key: str, seq: int) -> None:
+    """Keeps the hint that message `seq` has `key`, durable."""
+    keys = writer.session.directory.ensure(layout.KEYS)
+    keys.replace(_hint_name(key), encode_document({"seq": seq}))
 
 
 def accept_prompt(writer: Writer, said: Input, order: Order) -> tuple[Message, RunDir]:
@@ -145,7 +164,7 @@ def request_stop(writer: Writer, run_dir: RunDir, *, actor: Doc, reason: str, in
 def _append(writer: Writer, run_id: str, mode: str, said: Input, **fields: object) -> Message:
     if said.key is not None:
         # Before the message, and durable: a key without its hint would be accepted a second time.
-        _write_hint(writer, said.key, writer.session.messages.next_seq())
+        remember_key(writer, said.key, writer.session.messages.next_seq())
     return writer.append_message(run_id, "user", mode, said.text, key=said.key, actor=said.actor, **fields)
 
 
@@ -161,17 +180,3 @@ def _next_run_id(writer: Writer) -> str:
 
 def _hint_name(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _read_hint(writer: Writer, key: str) -> int | None:
-    data = writer.session.directory.ensure(layout.KEYS).read(_hint_name(key))
-    try:
-        seq = decode(data).get("seq") if data else None
-    except ValueError:
-        return None
-    return seq if type(seq) is int else None
-
-
-def _write_hint(writer: Writer, key: str, seq: int) -> None:
-    keys = writer.session.directory.ensure(layout.KEYS)
-    keys.replace(_hint_name(key), encode_document({"seq": seq}))

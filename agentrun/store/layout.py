@@ -10,6 +10,7 @@ ACTIVITY = "activity.jsonl"
 
 SESSION = "session.json"
 MESSAGES = "messages.jsonl"
+SUMMARY = "summary.json"
 ACTIVE = "active"
 KEYS = "keys"
 STALE = "stale"
@@ -30,6 +31,16 @@ UNFINISHED_PREFIX = ".new-"
 def torn_name(log: str, offset: int) -> str:
     """Where the bytes that an unfinished append left at `offset` of `log` are kept."""
     return f"{log}.torn-{offset}"
+
+
+def damaged_name(name: str, offset: int) -> str:
+    """Where a copy of the damaged bytes at `offset` of `name` is kept."""
+    return f"{name}.damaged-{offset}"
+
+
+def is_kept_aside(name: str) -> bool:
+    """Whether `name` holds bytes that were kept beside their file."""
+    return ".torn-" in name or ".damaged-" in name
 
 
 def stale_name(run_id: str, generation: int) -> str:

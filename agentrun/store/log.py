@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from agentrun.errors import StorageFailed
+from agentrun.errors import CorruptRecord, StorageFailed
 from agentrun.records.codec import Doc, decode, encode_line
 from agentrun.store.disk import Directory, data_sync, speaking_of, sync_for_reading, translated, write_all
 from agentrun.store.layout import torn_name
@@ -36,15 +36,24 @@ class Damage(NamedTuple):
         return f"{self.path}: damaged record at byte {self.offset} ({self.length} bytes): {self.reason}"
 
 
+class Torn(NamedTuple):
+    """What an unfinished append left behind the last record of a log: acknowledged to nobody."""
+
+    offset: int
+    length: int
+
+
 class Log:
     """One log. `read` makes a record of a decoded line and raises ValueError if it is none.
 
-    `damage` lists the damaged lines that this handle came across.
+    `damage` lists the damaged lines that this handle came across. A log that `must_exist` was made with its directory:
+    if it is not there it was lost, which is damage and no empty log.
     """
 
-    def __init__(self, directory: Directory, name: str) -> None:
+    def __init__(self, directory: Directory, name: str, *, must_exist: bool = False) -> None:
         self.directory = directory
         self.name = name
+        self._must_exist = must_exist
         self.path = directory.at(name)
         self._damage: dict[int, Damage] = {}
         self._fd: int | None = None
@@ -120,6 +129,14 @@ class Log:
 
     def forward(self, read: Callable[[Doc], T], start: int = 0) -> Iterator[tuple[int, T]]:
         """Every record from byte `start` on, oldest first, each with the offset behind it."""
+        for end, entry in self.entries(read, start):
+            if isinstance(entry, Damage):
+                self._damage[entry.offset] = entry
+            elif not isinstance(entry, Torn):
+                yield end, entry
+
+    def entries(self, read: Callable[[Doc], T], start: int = 0) -> Iterator[tuple[int, T | Damage | Torn]]:
+        """As `forward`, with everything that is no record in its place."""
         fd = self._open_for_reading()
         if fd is None:
             return
@@ -129,9 +146,14 @@ class Log:
             rest = lines.pop()
             for line in lines:
                 offset, position = position, position + len(line) + 1
-                record = self._decoded(read, offset, line)
-                if record is not None:
-                    yield position, record
+                yield position, self._decoded(read, offset, line)
+        if rest:
+            yield position + len(rest), Torn(position, len(rest))
+
+    def bytes_at(self, offset: int, length: int) -> bytes:
+        """The raw bytes of a line, without its newline."""
+        fd = self._open_for_reading()
+        return b"" if fd is None else os.pread(fd, length, offset)
 
     def lasting(self, read: Callable[[Doc], T], start: int = 0) -> Iterator[tuple[int, T]]:
         """As `forward`, but only what lasts through a power cut: for what is told to somebody."""
@@ -149,7 +171,9 @@ class Log:
             return
         for offset, line in _lines_backward(fd, os.fstat(fd).st_size):
             record = self._decoded(read, offset, line)
-            if record is not None:
+            if isinstance(record, Damage):
+                self._damage[offset] = record
+            else:
                 yield record
 
     def offset_of(self, seq: int) -> int:
@@ -179,9 +203,10 @@ class Log:
     def _open_for_append(self) -> int:
         if self._fd is None or not self._writable:
             self.close()
-            self._fd = self.directory.open_file(self.name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            create = 0 if self._must_exist else os.O_CREAT
+            self._fd = self._found(self.directory.open_file(self.name, os.O_RDWR | os.O_APPEND | create))
             self._writable = True
-        assert self._fd is not None  # O_CREAT
+        assert self._fd is not None  # O_CREAT, or it was found
         given_up = _given_up.get(_identity(self._fd)) if _given_up else None
         if given_up is not None:
             # In the same words: it is what came of the failure that ends up as the reason of this process's end.
@@ -190,9 +215,14 @@ class Log:
 
     def _open_for_reading(self) -> int | None:
         if self._fd is None:
-            self._fd = self.directory.open_file(self.name)
+            self._fd = self._found(self.directory.open_file(self.name))
             self._writable = False
         return self._fd
+
+    def _found(self, fd: int | None) -> int | None:
+        if fd is None and self._must_exist:
+            raise CorruptRecord(f"{self.path} is missing", path=self.path, offset=0)
+        return fd
 
     _writable = False
 
@@ -243,12 +273,11 @@ class Log:
             start += len(line) + 1
         return start, None
 
-    def _decoded(self, read: Callable[[Doc], T], offset: int, line: bytes) -> T | None:
+    def _decoded(self, read: Callable[[Doc], T], offset: int, line: bytes) -> T | Damage:
         try:
             return read(decode(line))
         except ValueError as error:
-            self._damage[offset] = Damage(self.path, offset, len(line), str(error))
-            return None
+            return Damage(self.path, offset, len(line), str(error))
 
 
 def _identity(fd: int) -> tuple[int, int]:

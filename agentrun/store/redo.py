@@ -43,7 +43,7 @@ def redo(writer: Writer) -> None:
     """Completes what an earlier writer left half done; changes nothing if nothing is."""
     prompt = writer.newest_prompt()
     for run_id in writer.queue_of(prompt) if prompt else ():
-        _make_run_again(writer, run_id)
+        make_run_again(writer, run_id)
     _free_useless_slot(writer)
     for run_dir in list(writer.newest_known_runs()):
         _redo_run(writer, run_dir)
@@ -73,7 +73,8 @@ def answered_payload(run: Run, answer: Message) -> Doc:
     return payload
 
 
-def _make_run_again(writer: Writer, run_id: str) -> None:
+def make_run_again(writer: Writer, run_id: str) -> None:
+    """Makes an accepted run that is not there, from the line of its prompt."""
     if writer.session.has_run(run_id):
         return
     prompt = writer.session.prompt_of(run_id)

@@ -264,6 +264,12 @@ class RunDir:
         data = encode_document(self._caught_up().to_doc())
         self.directory.replace(layout.RUN, data, durable=durable)
 
+    def rewrite_snapshot(self, held: Held) -> None:
+        """Writes `run.json` as all events tell it, whatever it says now."""
+        self._run = self._fold_all()
+        self._offset = self.events.size()
+        self.write_snapshot(held)
+
     def write_draft(self, lease: Lease, held: Held, text: str, *, fresh: bool) -> None:
         """Adds to the draft, or begins it anew. Not synced: a draft is never a delivery."""
         self.check(lease, held)

@@ -30,7 +30,7 @@ class SessionDir:
         self.session_id = session_id
         self.directory = directory
         self.activity = activity
-        self.messages = Log(directory, layout.MESSAGES)
+        self.messages = Log(directory, layout.MESSAGES, must_exist=True)
 
     def another(self) -> SessionDir:
         """A handle of its own, for another thread."""

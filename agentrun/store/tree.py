@@ -87,6 +87,17 @@ class Tree:
         # What is being made begins with a dot, which no id does; what else lies there is no session.
         return [name for name in sessions.names() if ids.is_id(name)]
 
+    def strangers(self) -> list[tuple[str, str]]:
+        """Path and name of everything among the sessions that is none."""
+        sessions = self._sessions()
+        return (
+            [(sessions.at(name), name) for name in sorted(sessions.names()) if not ids.is_id(name)] if sessions else []
+        )
+
+    def path_of(self, session_id: str) -> str:
+        """Where the session is or would be, for messages."""
+        return os.path.join(self.root, layout.ACCOUNTS, self.account, layout.SESSIONS, session_id)
+
     def recent_ids(self) -> Iterator[str]:
         """The ids of all sessions that are there, the one that changed last first."""
         sessions = self._sessions()

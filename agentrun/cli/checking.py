@@ -1,0 +1,38 @@
+"""`check`: what is on disk, looked over."""
+
+from __future__ import annotations
+
+import sys
+
+from agentrun.cli import output
+from agentrun.cli.exit import OK
+from agentrun.cli.options import Options
+from agentrun.commands.checking import check as find_faults
+from agentrun.commands.names import find
+from agentrun.errors import EXIT_CODES
+from agentrun.render.faults import finding_text
+from agentrun.render.json import json_line
+
+
+def check(options: Options, name: str | None, *, repair: bool) -> int:
+    """Prints each finding as it is met. 10 if anything needs attention when it is done, else 0."""
+    place = options.place()
+    session_id = find(place.tree, name).session.session_id if name else None
+    screen = output.screen_of(sys.stdout, options)
+    found = wrong = 0
+    for finding in find_faults(place, session_id, repair=repair):
+        found, wrong = found + 1, wrong + finding.is_wrong
+        if options.json:
+            output.out_bytes(json_line({"finding": finding.to_doc()}))
+        else:
+            output.out(finding_text(finding, screen))
+    if not options.json:
+        output.say(f"agentrun: {_summary(found, wrong, session_id or place.tree.root, repair)}\n")
+    return EXIT_CODES["damaged"] if wrong else OK
+
+
+def _summary(found: int, wrong: int, where: str, repair: bool) -> str:
+    if not found:
+        return f"nothing is wrong in {where}"
+    said = f"{found} findings in {where}, {wrong} of them need attention"
+    return said if repair or not wrong else f"{said}; put right what can be: agentrun check --repair"

@@ -1,0 +1,22 @@
+"""Checking what is on disk, and putting right what can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrun.commands.place import Place
+from agentrun.records.finding import Finding
+from agentrun.store.check import check_session, check_tree
+
+
+def check(place: Place, session_id: str | None, *, repair: bool) -> Iterator[Finding]:
+    """Findings as they are met: of one session, or of the account and all its sessions. Changes nothing by itself.
+
+    With `repair`, what follows from the records is made again and damaged bytes are kept aside; such findings say so.
+    """
+    if session_id is not None:
+        yield from check_session(place.tree, session_id, repair=repair)
+        return
+    yield from check_tree(place.tree)
+    for each in sorted(place.tree.session_ids()):
+        yield from check_session(place.tree, each, repair=repair)

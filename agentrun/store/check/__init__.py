@@ -1,0 +1,45 @@
+"""Looks a session over for everything that is not as it should be, and puts right what can be made again.
+
+Looking changes nothing. Repairing completes what follows from the records - runs, snapshots, the slot, delivered
+reports, hints of keys - and keeps damaged and torn bytes beside their log. It deletes nothing, and no record is ever
+rewritten: what is damaged stays where it is, so that every offset that was told to anybody stays true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrun.errors import AgentrunError
+from agentrun.records.finding import Finding, Kind
+from agentrun.store import layout
+from agentrun.store.check.conversation import look_at_session
+from agentrun.store.check.repair import repair_session
+from agentrun.store.tree import Tree
+
+__all__ = ["check_session", "check_tree"]
+
+
+def check_session(tree: Tree, session_id: str, *, repair: bool) -> Iterator[Finding]:
+    """What is wrong with one session; with `repair`, what could be put right is, and is marked so.
+
+    An error of the tree itself (a planted link, a file of somebody else's) is a finding, not an exception.
+    """
+    try:
+        session = tree.session(session_id)
+        yield from repair_session(session) if repair else look_at_session(session)
+    except AgentrunError as error:
+        path = getattr(error, "path", None) or tree.path_of(session_id)
+        yield Finding(Kind.UNREADABLE, path, str(error), session_id=session_id)
+
+
+def check_tree(tree: Tree) -> Iterator[Finding]:
+    """What lies among the account's sessions and is none: left by a crash, or put there by somebody."""
+    for path, name in tree.strangers():
+        kind = Kind.LEFTOVER if name.startswith(layout.UNFINISHED_PREFIX) else Kind.ORPHAN
+        yield Finding(kind, path, _STRANGERS[kind])
+
+
+_STRANGERS = {
+    Kind.LEFTOVER: "was being made when its writer ended; nothing needs it",
+    Kind.ORPHAN: "is nothing that agentrun made",
+}

@@ -1,0 +1,148 @@
+"""One session looked over: its document, its conversation, its slot, its keys and each of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrun import ids
+from agentrun.errors import AgentrunError, CorruptRecord, Denied
+from agentrun.records.finding import Finding, Kind
+from agentrun.records.message import ENDED, PROMPT, REPORT, Message
+from agentrun.store import inbox, layout
+from agentrun.store.check.records import look_at_log
+from agentrun.store.check.run import look_at_run
+from agentrun.store.sessions import SessionDir
+from agentrun.store.writer import Writer
+
+_KNOWN = frozenset(
+    {
+        layout.SESSION, layout.MESSAGES, layout.SUMMARY, layout.ACTIVE, layout.KEYS, layout.STALE, layout.RUNS,
+    }
+)  # fmt: skip
+
+# Findings that say that messages are not there to be looked at.
+_INCOMPLETE = frozenset({Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP, Kind.MISSING})
+
+
+class _Conversation:
+    """What a look at the runs needs to know of the conversation."""
+
+    def __init__(self, session: SessionDir, copied: int) -> None:
+        self._session = session
+        self._copied = copied
+        self.is_whole = True
+        self.prompts: dict[str, Message] = {}
+        self.closed: set[str] = set()
+        self.keys: list[Finding] = []
+
+    @property
+    def newest_queue(self) -> list[str]:
+        """The runs that can be open."""
+        newest = max(self.prompts.values(), key=lambda prompt: prompt.seq, default=None)
+        return Writer.queue_of(newest) if newest else []
+
+    def may_tell_end_of(self, run_id: str) -> bool:
+        """Whether the end of a run is told, or may have been told by a line that cannot be read."""
+        return run_id in self.closed or not self.is_whole
+
+    def keep(self, message: Message) -> None:
+        """Takes the next message. Copied lines of a fork name runs of the session they come from."""
+        if message.seq <= self._copied:
+            return
+        if message.is_input and message.mode == PROMPT:
+            self.prompts[message.run_id] = message._replace(text="")
+        elif message.mode in (REPORT, ENDED):
+            self.closed.add(message.run_id)
+        if message.key is not None and inbox.seq_of_key(self._session, message.key) != message.seq:
+            said = f"message {message.seq} has a key that would be accepted again"
+            self.keys.append(Finding(Kind.KEY, self._session.directory.at(layout.KEYS), said))
+
+
+def look_at_session(session: SessionDir) -> Iterator[Finding]:
+    """Everything that is wrong with a session; nothing is changed. Damage of one part hides no other."""
+    first = _look_once(session)
+    if any(finding.kind not in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.ORPHAN) for finding in first):
+        # A writer may have been half way through: what is still so while nobody writes, is so.
+        with session.locked():
+            first = _look_once(session)
+    yield from first
+
+
+def _look_once(session: SessionDir) -> list[Finding]:
+    findings, copied = _look_at_document(session)
+    conversation = _Conversation(session, copied)
+    try:
+        findings += look_at_log(session.messages, session.message, lambda message: message.seq, conversation.keep)
+    except CorruptRecord:
+        findings.append(Finding(Kind.MISSING, session.messages.path, "the conversation is not there"))
+    conversation.is_whole = not any(finding.kind in _INCOMPLETE for finding in findings)
+    findings += conversation.keys
+    findings += _look_at_runs(session, conversation)
+    findings += _look_at_slot(session, conversation)
+    findings += _look_at_names(session)
+    return [finding._replace(session_id=session.session_id) for finding in findings]
+
+
+def _look_at_document(session: SessionDir) -> tuple[list[Finding], int]:
+    path = session.directory.at(layout.SESSION)
+    try:
+        document = session.read()
+        session.check_writable()
+    except CorruptRecord as error:
+        return [Finding(Kind.UNREADABLE, path, str(error).removeprefix(f"{path}: "), 0)], 0
+    except Denied as error:
+        return [Finding(Kind.NEWER, path, str(error))], 0
+    return [], int((document.forked_from or {}).get("seq", 0))
+
+
+def _look_at_runs(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
+    there = session.run_ids()
+    for run_id in sorted(conversation.prompts.keys() - set(there), key=lambda each: ids.run_number(each) or 0):
+        path = f"{session.directory.at(layout.RUNS)}/{run_id}"
+        # An older one was there, and had ended: made again it would be queued, and nobody asked for that.
+        kind = Kind.RUN if run_id in conversation.newest_queue else Kind.MISSING
+        yield Finding(kind, path, "was accepted and is not there", run_id=run_id)
+    for run_id in reversed(there):
+        try:
+            yield from look_at_run(session.run(run_id), conversation.may_tell_end_of(run_id))
+        except AgentrunError as error:
+            path = getattr(error, "path", None) or f"{session.directory.at(layout.RUNS)}/{run_id}"
+            yield Finding(Kind.UNREADABLE, path, str(error), run_id=run_id)
+
+
+def _look_at_slot(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
+    active, path = session.active(), session.directory.at(layout.ACTIVE)
+    if active is None:
+        if session.directory.stat(layout.ACTIVE) is not None:
+            yield Finding(Kind.SLOT, path, "names no run")
+        waiting = _open_runs(session, conversation)
+        if waiting:
+            yield Finding(Kind.SLOT, path, f"is not there, though {waiting[0]} is open")
+    elif not session.has_run(active):
+        yield Finding(Kind.SLOT, path, f"names {active}, which is not there")
+    elif _is_over(session, active):
+        yield Finding(Kind.SLOT, path, f"names {active}, which has ended")
+
+
+def _open_runs(session: SessionDir, conversation: _Conversation) -> list[str]:
+    return [run_id for run_id in conversation.newest_queue if session.has_run(run_id) and not _is_over(session, run_id)]
+
+
+def _is_over(session: SessionDir, run_id: str) -> bool:
+    try:
+        return session.run(run_id).load().is_over
+    except CorruptRecord:
+        return False  # the look at the run says so
+
+
+def _look_at_names(session: SessionDir) -> Iterator[Finding]:
+    for name in sorted(session.directory.names()):
+        if name.startswith(layout.UNFINISHED_PREFIX):
+            said = "was being written when its writer ended; nothing needs it"
+            yield Finding(Kind.LEFTOVER, session.directory.at(name), said)
+        elif name not in _KNOWN and not layout.is_kept_aside(name):
+            yield Finding(Kind.ORPHAN, session.directory.at(name), "is nothing that agentrun made")
+    runs = session.directory.open(layout.RUNS)
+    for name in sorted(runs.names()):
+        if ids.run_number(name) is None:
+            yield Finding(Kind.ORPHAN, runs.at(name), "is no run")

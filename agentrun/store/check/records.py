@@ -1,0 +1,52 @@
+"""The lines of a log, each looked at: which are damaged, which numbers are missing or used twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from agentrun.records.codec import Doc
+from agentrun.records.finding import Finding, Kind
+from agentrun.store import layout
+from agentrun.store.log import Damage, Log, Torn
+
+T = TypeVar("T")
+
+# More damaged lines of one log than these are counted, not listed: a report of a million lines helps nobody.
+LISTED = 100
+
+
+def look_at_log(
+    log: Log, read: Callable[[Doc], T], number: Callable[[T], int], keep: Callable[[T], None]
+) -> Iterator[Finding]:
+    """The findings of `log`; every good record is handed to `keep`, in order. Memory does not grow with the log."""
+    expected, damaged, after_damage = 1, 0, False
+    for end, entry in log.entries(read):
+        if isinstance(entry, Torn):
+            said = f"{entry.length} bytes of an append that was never acknowledged"
+            yield Finding(Kind.TORN, log.path, said, entry.offset, entry.length)
+            continue
+        if isinstance(entry, Damage):
+            damaged, after_damage = damaged + 1, True
+            if damaged <= LISTED:
+                yield _damaged(log, entry)
+            continue
+        seq = number(entry)
+        if seq < expected:
+            yield Finding(Kind.DUPLICATE, log.path, f"number {seq} stands there again, before byte {end}")
+        elif seq > expected and not after_damage:
+            # (Behind damage, the missing numbers are those of the damaged lines.)
+            yield Finding(Kind.GAP, log.path, f"number {expected} is missing: {seq} follows, before byte {end}")
+        expected, after_damage = max(expected, seq + 1), False
+        keep(entry)
+    if damaged > LISTED:
+        yield Finding(Kind.DAMAGED, log.path, f"{damaged - LISTED} more damaged lines")
+
+
+def _damaged(log: Log, damage: Damage) -> Finding:
+    aside = layout.damaged_name(log.name, damage.offset)
+    if log.directory.stat(aside) is not None and log.directory.read(aside) == log.bytes_at(
+        damage.offset, damage.length
+    ):
+        return Finding(Kind.SET_ASIDE, log.path, f"damaged, kept in {aside}", damage.offset, damage.length)
+    return Finding(Kind.DAMAGED, log.path, damage.reason, damage.offset, damage.length)

@@ -1,0 +1,98 @@
+"""Putting right what can be made again from the records, and keeping aside what cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from agentrun.errors import AgentrunError
+from agentrun.records.finding import Finding, Kind
+from agentrun.store import closing, inbox, layout
+from agentrun.store.check.conversation import look_at_session
+from agentrun.store.log import Log
+from agentrun.store.redo import make_run_again, writing
+from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
+from agentrun.store.writer import Writer
+
+
+def repair_session(session: SessionDir) -> Iterator[Finding]:
+    """As `look_at_session`, with what could be put right marked as repaired."""
+    found = list(look_at_session(session))
+    if not any(finding.kind in _REPAIRABLE for finding in found):
+        yield from found
+        return
+    with suppress(AgentrunError), writing(session) as writer:
+        # Taking the lock that way has completed what the last writer left half done.
+        session.messages.next_seq()
+        for finding in found:
+            with suppress(AgentrunError):  # it stays a finding then, and says what is wrong
+                _repair(writer, finding)
+    left = set(look_at_session(session.another()))
+    for finding in found:
+        yield finding if finding in left else finding._replace(is_repaired=True)
+
+
+def _repair(writer: Writer, finding: Finding) -> None:
+    run_id = finding.run_id
+    if finding.kind is Kind.DAMAGED and finding.length is not None:
+        _keep_aside(_log_of(writer.session, run_id), finding)
+    elif finding.kind is Kind.KEY:
+        _remember_keys(writer)
+    elif finding.kind is Kind.RUN and run_id is not None:
+        make_run_again(writer, run_id)
+        writer.session.run(run_id).write_snapshot(writer)
+    elif finding.kind is Kind.TORN and run_id is not None:
+        writer.session.run(run_id).events.next_seq()
+    elif finding.kind is Kind.SNAPSHOT and run_id is not None:
+        writer.session.run(run_id).rewrite_snapshot(writer)
+    elif finding.kind in (Kind.DAMAGED, Kind.MISSING) and run_id is not None:
+        _restore_report(writer.session.run(run_id))
+    elif finding.kind is Kind.PUBLICATION and run_id is not None:
+        _publish(writer, writer.session.run(run_id))
+
+
+def _publish(writer: Writer, run_dir: RunDir) -> None:
+    run = run_dir.current(writer)
+    run_dir.events.sync()
+    found = run_dir.directory.read(layout.REPORT)
+    if run.report is not None and found is not None and run_dir.directory.sha256(layout.REPORT) != run.report["sha256"]:
+        # What lies there is not what was delivered, and not ours to throw away.
+        run_dir.directory.replace(layout.damaged_name(layout.REPORT, 0), found)
+    closing.publish(writer, run_dir, run)
+
+
+def _restore_report(run_dir: RunDir) -> None:
+    """Takes the committed bytes of the report from where they were delivered, if they are whole there."""
+    report = run_dir.load().report
+    if report is None or run_dir.directory.sha256(layout.REPORT) != report["sha256"]:
+        return
+    blobs, name = run_dir.directory.ensure(layout.BLOBS), report["sha256"]
+    damaged = blobs.read(name)
+    if damaged is not None:
+        if blobs.sha256(name) == name:
+            return  # it is about other bytes
+        blobs.replace(layout.damaged_name(name, 0), damaged)
+    blobs.replace(name, run_dir.directory.read(layout.REPORT) or b"")
+
+
+def _keep_aside(log: Log, finding: Finding) -> None:
+    assert finding.offset is not None
+    assert finding.length is not None
+    data = log.bytes_at(finding.offset, finding.length)
+    log.directory.replace(layout.damaged_name(log.name, finding.offset), data)
+
+
+def _log_of(session: SessionDir, run_id: str | None) -> Log:
+    return session.run(run_id).events if run_id else session.messages
+
+
+def _remember_keys(writer: Writer) -> None:
+    for message in writer.session.messages_backward():
+        if message.key is not None and inbox.seq_of_key(writer.session, message.key) != message.seq:
+            inbox.remember_key(writer, message.key, message.seq)
+
+
+_REPAIRABLE = frozenset(
+    {Kind.DAMAGED, Kind.MISSING, Kind.KEY, Kind.RUN, Kind.TORN, Kind.SNAPSHOT, Kind.PUBLICATION, Kind.SLOT}
+)

@@ -1,0 +1,126 @@
+"""One run looked over: its events, what was folded from them, and what it delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentrun.errors import TransitionRefused
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.records.finding import Finding, Kind
+from agentrun.records.run import Run, accepted_run
+from agentrun.states import EventType
+from agentrun.store import layout
+from agentrun.store.check.records import look_at_log
+from agentrun.store.runs import RunDir
+
+_KNOWN = frozenset(
+    {
+        layout.RUN, layout.OPERATIONS, layout.REPORT, layout.DRAFT, layout.CANCEL, layout.LEASE, layout.SCRATCH,
+        layout.BLOBS,
+    }
+)  # fmt: skip
+_BEHIND = "does not show the run's end; the next writer makes it again"
+
+
+class _Replay:
+    """The run as its events tell it, step by step, to be compared with what was written down of it."""
+
+    def __init__(self, run_dir: RunDir) -> None:
+        self.run: Run | None = None
+        self.snapshot = run_dir.snapshot()
+        self.is_snapshot_true: bool | None = None
+        self.refused: list[tuple[int, str]] = []
+        self.blobs: dict[str, int] = {}
+
+    def keep(self, event: Event) -> None:
+        """Takes the next event."""
+        self._note_blobs(event.payload)
+        if self.run is None:
+            if event.type == EventType.RUN_ACCEPTED:
+                self.run = accepted_run(event)
+        else:
+            try:
+                self.run = self.run.apply(event)
+            except TransitionRefused as error:
+                self.refused.append((event.seq, str(error)))
+                self.run = self.run._replace(applied_seq=event.seq)
+        if self.run and self.snapshot and self.run.applied_seq == self.snapshot.applied_seq:
+            # Fields of other versions are in the snapshot alone.
+            self.is_snapshot_true = self.snapshot._replace(extra={}).to_doc() == self.run.to_doc()
+
+    def _note_blobs(self, payload: Doc) -> None:
+        for name in ("blob", "report"):
+            blob = payload.get(name)
+            if isinstance(blob, dict) and isinstance(blob.get("sha256"), str):
+                self.blobs[blob["sha256"]] = blob.get("bytes", 0)
+
+
+def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
+    """What is wrong with a run. `has_closing` says whether the conversation tells how it ended."""
+    replay = _Replay(run_dir)
+    findings = [*look_at_log(run_dir.events, run_dir.event, lambda event: event.seq, replay.keep)]
+    findings += [
+        Finding(Kind.IMPOSSIBLE, run_dir.events.path, f"event {seq}: {why}; it is passed over")
+        for seq, why in replay.refused
+    ]
+    findings += _look_at_blobs(run_dir, replay)
+    # Of a damaged record the snapshot knows more than can be read again.
+    is_whole = not any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings)
+    findings += _look_at_snapshot(run_dir, replay) if is_whole else ()
+    findings += _look_at_what_follows(run_dir, replay, has_closing)
+    findings += [
+        Finding(Kind.ORPHAN, run_dir.directory.at(name), "is nothing that agentrun made")
+        for name in sorted(run_dir.directory.names())
+        if name not in _KNOWN and not layout.is_kept_aside(name)
+    ]
+    for finding in findings:
+        yield finding._replace(session_id=run_dir.session_id, run_id=run_dir.run_id)
+
+
+def _look_at_blobs(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
+    if not replay.blobs:
+        return
+    path = run_dir.directory.at(layout.BLOBS)
+    blobs = run_dir.directory.open(layout.BLOBS) if run_dir.directory.stat(layout.BLOBS) else None
+    for name in replay.blobs:
+        found = blobs.sha256(name) if blobs else None
+        if found is None:
+            yield Finding(Kind.MISSING, f"{path}/{name}", "an event names these bytes, and they are not there")
+        elif found != name:
+            yield Finding(Kind.DAMAGED, f"{path}/{name}", "its bytes are not those that its name promises", 0)
+
+
+def _look_at_snapshot(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
+    run, path = replay.run, run_dir.directory.at(layout.RUN)
+    if run is None:
+        return
+    if replay.snapshot is None:
+        yield Finding(Kind.SNAPSHOT, path, "is no snapshot of this run")
+    elif replay.is_snapshot_true is False:
+        yield Finding(Kind.SNAPSHOT, path, f"is not what the events tell up to number {replay.snapshot.applied_seq}")
+    elif replay.is_snapshot_true is None and replay.snapshot.applied_seq > run.applied_seq:
+        yield Finding(Kind.SNAPSHOT, path, f"tells of event {replay.snapshot.applied_seq}, which is not there")
+    elif run.is_over and not replay.snapshot.is_over:
+        yield Finding(Kind.SNAPSHOT, path, _BEHIND)
+
+
+def _look_at_what_follows(run_dir: RunDir, replay: _Replay, has_closing: bool) -> Iterator[Finding]:
+    run = replay.run
+    if run is None:
+        yield Finding(Kind.RUN, run_dir.events.path, "the run's first event is not there")
+        return
+    if run.is_over and not has_closing:
+        yield Finding(Kind.PUBLICATION, run_dir.directory.path, "the conversation does not tell how the run ended")
+    yield from _look_at_report(run_dir, run)
+
+
+def _look_at_report(run_dir: RunDir, run: Run) -> Iterator[Finding]:
+    found, path = run_dir.directory.sha256(layout.REPORT), run_dir.directory.at(layout.REPORT)
+    if run.report is None:
+        if found is not None:
+            yield Finding(Kind.IMPOSSIBLE, path, "the run delivered no report")
+    elif found is None:
+        yield Finding(Kind.PUBLICATION, path, "the delivered report is not in its place")
+    elif found != run.report.get("sha256"):
+        yield Finding(Kind.PUBLICATION, path, "is not the report that was delivered")

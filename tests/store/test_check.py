@@ -1,0 +1,356 @@
+"""`check` finds what is wrong and nothing else; `--repair` makes again what follows, and deletes nothing.
+
+Each case breaks a session that has one of everything, in one way.
+
+Covers A58, A68, promises 2, 14 and 18. case C1, case C21.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from agentrun.records.finding import Finding, Kind
+from agentrun.store import inbox
+from agentrun.store.check import check_session, check_tree
+from agentrun.store.redo import writing
+from agentrun.store.sessions import SessionDir
+from agentrun.store.tree import Tree
+from agentrun.testing import trees
+from agentrun.testing.trees import fingerprint, run_path
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(str(tmp_path / "root"))
+
+
+@pytest.fixture
+def session(tree: Tree) -> SessionDir:
+    made = tree.create_session(title="t", session_id="s")
+    trees.whole_life(made)
+    return made
+
+
+def path_of(session: SessionDir, *names: str) -> Path:
+    return Path(session.directory.path, *names)
+
+
+def lines_of(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+# --- the ways to break it
+
+
+def nul_in_a_message(session: SessionDir) -> None:
+    path = path_of(session, "messages.jsonl")
+    lines = lines_of(path)
+    lines[1] = b"\0" * (len(lines[1]) - 1) + b"\n"
+    path.write_bytes(b"".join(lines))
+
+
+def nul_over_a_newline(session: SessionDir) -> None:
+    path = path_of(session, "messages.jsonl")
+    lines = lines_of(path)
+    lines[1] = lines[1][:-20] + b"\0" * 20
+    path.write_bytes(b"".join(lines))
+
+
+def a_message_is_gone(session: SessionDir) -> None:
+    path = path_of(session, "messages.jsonl")
+    lines = lines_of(path)
+    path.write_bytes(b"".join(lines[:1] + lines[2:]))
+
+
+def a_message_twice(session: SessionDir) -> None:
+    path = path_of(session, "messages.jsonl")
+    lines = lines_of(path)
+    path.write_bytes(b"".join([*lines[:2], lines[0], *lines[2:]]))
+
+
+def a_foreign_event(session: SessionDir) -> None:
+    path = run_path(session, "run-1", "operations.jsonl")
+    lines = lines_of(path)
+    lines[3] = lines[3].replace(b'"sessionId":"s"', b'"sessionId":"other"')
+    path.write_bytes(b"".join(lines))
+
+
+def an_event_after_the_end(session: SessionDir) -> None:
+    path = run_path(session, "run-1", "operations.jsonl")
+    last = json.loads(lines_of(path)[-1])
+    last |= {"seq": last["seq"] + 1, "type": "run.started", "payload": {}}
+    with path.open("ab") as log:
+        log.write(json.dumps(last).encode() + b"\n")
+
+
+def an_unknown_event(session: SessionDir) -> None:
+    path = run_path(session, "run-1", "operations.jsonl")
+    last = json.loads(lines_of(path)[-1])
+    last |= {"seq": last["seq"] + 1, "type": "run.admired", "payload": {"by": "all"}}
+    with path.open("ab") as log:
+        log.write(json.dumps(last).encode() + b"\n")
+
+
+def a_torn_message(session: SessionDir) -> None:
+    with path_of(session, "messages.jsonl").open("ab") as log:
+        log.write(b'{"seq":99,"sess')
+
+
+def a_torn_event(session: SessionDir) -> None:
+    with run_path(session, "run-1", "operations.jsonl").open("ab") as log:
+        log.write(b'{"seq":99,"sess')
+
+
+def no_snapshot(session: SessionDir) -> None:
+    run_path(session, "run-1", "run.json").unlink()
+
+
+def another_snapshot(session: SessionDir) -> None:
+    path = run_path(session, "run-1", "run.json")
+    path.write_text(path.read_text().replace('"completed"', '"failed"'))
+
+
+def a_snapshot_ahead(session: SessionDir) -> None:
+    path = run_path(session, "run-1", "run.json")
+    doc = json.loads(path.read_text())
+    path.write_text(json.dumps(doc | {"appliedSeq": 99}))
+
+
+def no_report(session: SessionDir) -> None:
+    run_path(session, "run-1", "report.md").unlink()
+
+
+def another_report(session: SessionDir) -> None:
+    run_path(session, "run-1", "report.md").write_text("All is lost.\n")
+
+
+def a_report_of_a_cancelled_run(session: SessionDir) -> None:
+    run_path(session, "run-2", "report.md").write_text("Done!\n")
+
+
+def no_bytes_of_the_report(session: SessionDir) -> None:
+    shutil.rmtree(run_path(session, "run-1", "blobs"))
+    run_path(session, "run-1", "report.md").unlink()
+
+
+def other_bytes_of_the_report(session: SessionDir) -> None:
+    (blob,) = run_path(session, "run-1", "blobs").iterdir()
+    blob.write_bytes(b"All is lost.\n")
+
+
+def no_closing_message(session: SessionDir) -> None:
+    path = path_of(session, "messages.jsonl")
+    path.write_bytes(b"".join(lines_of(path)[:-1]))
+
+
+def no_keys(session: SessionDir) -> None:
+    shutil.rmtree(path_of(session, "keys"))
+
+
+def a_slot_of_an_ended_run(session: SessionDir) -> None:
+    path_of(session, "active").write_text("run-1\n")
+
+
+def a_slot_of_no_run(session: SessionDir) -> None:
+    path_of(session, "active").write_text("run-77\n")
+
+
+def no_slot(session: SessionDir) -> None:
+    trees.accept(session)
+    path_of(session, "active").unlink()
+
+
+def no_run(session: SessionDir) -> None:
+    shutil.rmtree(run_path(session, "run-1"))
+
+
+def no_newest_run(session: SessionDir) -> None:
+    trees.accept(session)
+    shutil.rmtree(run_path(session, "run-4"))
+
+
+def no_messages(session: SessionDir) -> None:
+    path_of(session, "messages.jsonl").unlink()
+
+
+def no_document(session: SessionDir) -> None:
+    path_of(session, "session.json").unlink()
+
+
+def a_newer_document(session: SessionDir) -> None:
+    path = path_of(session, "session.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"formatVersion": 99}))
+
+
+def a_link_for_a_run(session: SessionDir) -> None:
+    run_path(session, "run-1").rename(path_of(session, "elsewhere"))
+    run_path(session, "run-1").symlink_to(path_of(session, "elsewhere"))
+
+
+def a_fifo_for_a_log(session: SessionDir) -> None:
+    path = run_path(session, "run-1", "operations.jsonl")
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_strange_file(session: SessionDir) -> None:
+    path_of(session, "notes.txt").write_text("mine")
+
+
+def an_unfinished_file(session: SessionDir) -> None:
+    path_of(session, ".new-session.json").write_text("{")
+
+
+class Case(NamedTuple):
+    """What is broken, what must be found, and what of it is left after a repair (None: nothing)."""
+
+    broken: Callable[[SessionDir], None]
+    found: set[Kind]
+    left: set[Kind] | None = None
+    wrong_after: bool = False
+
+
+K = Kind
+CASES = [
+    Case(nul_in_a_message, {K.DAMAGED}, {K.SET_ASIDE}),
+    Case(nul_over_a_newline, {K.DAMAGED}, {K.SET_ASIDE}),
+    Case(a_message_is_gone, {K.GAP}, {K.GAP}, True),
+    Case(a_message_twice, {K.DUPLICATE}, {K.DUPLICATE}, True),
+    Case(a_foreign_event, {K.DAMAGED}, {K.SET_ASIDE}),
+    Case(an_event_after_the_end, {K.IMPOSSIBLE}, {K.IMPOSSIBLE}, True),
+    Case(an_unknown_event, set()),
+    Case(a_torn_message, {K.TORN}),
+    Case(a_torn_event, {K.TORN}),
+    Case(no_snapshot, {K.SNAPSHOT}),
+    Case(another_snapshot, {K.SNAPSHOT}),
+    Case(a_snapshot_ahead, {K.SNAPSHOT}),
+    Case(no_report, {K.PUBLICATION}),
+    Case(another_report, {K.PUBLICATION}),
+    Case(a_report_of_a_cancelled_run, {K.IMPOSSIBLE}, {K.IMPOSSIBLE}, True),
+    Case(no_bytes_of_the_report, {K.MISSING, K.PUBLICATION}, {K.MISSING, K.PUBLICATION}, True),
+    Case(other_bytes_of_the_report, {K.DAMAGED}),
+    Case(no_closing_message, {K.PUBLICATION}),
+    Case(no_keys, {K.KEY}),
+    Case(a_slot_of_an_ended_run, {K.SLOT}),
+    Case(a_slot_of_no_run, {K.SLOT}),
+    Case(no_slot, {K.SLOT}),
+    Case(no_run, {K.MISSING}, {K.MISSING}, True),
+    Case(no_newest_run, {K.RUN, K.SLOT}),
+    Case(no_messages, {K.MISSING}, {K.MISSING}, True),
+    Case(no_document, {K.UNREADABLE}, {K.UNREADABLE}, True),
+    Case(a_newer_document, {K.NEWER}, {K.NEWER}),
+    Case(a_link_for_a_run, {K.UNREADABLE, K.ORPHAN}, {K.UNREADABLE, K.ORPHAN}, True),
+    Case(a_fifo_for_a_log, {K.UNREADABLE}, {K.UNREADABLE}, True),
+    Case(a_strange_file, {K.ORPHAN}, {K.ORPHAN}),
+    Case(an_unfinished_file, {K.LEFTOVER}, {K.LEFTOVER}),
+]
+
+
+def look(tree: Tree, *, repair: bool = False) -> list[Finding]:
+    return list(check_session(tree, "s", repair=repair))
+
+
+def test_a_session_with_one_of_everything_is_clean(tree: Tree, session: SessionDir) -> None:
+    before = fingerprint(session.directory.path)
+    assert look(tree) == []
+    assert look(tree, repair=True) == []
+    assert fingerprint(session.directory.path) == before
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.broken.__name__)
+def test_each_kind_of_damage_is_found_and_looking_changes_nothing(tree: Tree, session: SessionDir, case: Case) -> None:
+    case.broken(session)
+    before = fingerprint(session.directory.path)
+    found = look(tree)
+    assert {finding.kind for finding in found} == case.found
+    assert all(finding.session_id == "s" and not finding.is_repaired for finding in found)
+    assert all(finding.path.startswith(session.directory.path) for finding in found)
+    assert fingerprint(session.directory.path) == before
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.broken.__name__)
+def test_a_repair_makes_what_follows_again_and_deletes_nothing(tree: Tree, session: SessionDir, case: Case) -> None:
+    case.broken(session)
+    before = fingerprint(session.directory.path)
+    repaired = look(tree, repair=True)
+    assert {finding.kind for finding in repaired} == case.found
+    left = look(tree)
+    assert {finding.kind for finding in left} == (case.left or set())
+    assert any(finding.is_wrong for finding in left) is case.wrong_after
+    # What was wrong and is no more says so; what still is does not.
+    assert any(finding.is_wrong for finding in repaired) is case.wrong_after
+    after = fingerprint(session.directory.path)
+    # A slot that names nothing useful is freed, and a torn tail is cut once it is kept.
+    gone = before.keys() - after.keys() - {"active", ".new-session.json"}
+    assert gone == set()
+
+
+def test_the_bytes_of_a_damaged_record_are_kept_and_its_place_stays(tree: Tree, session: SessionDir) -> None:
+    nul_in_a_message(session)
+    path = path_of(session, "messages.jsonl")
+    before = path.read_bytes()
+    (finding,) = look(tree, repair=True)
+    assert finding.is_repaired
+    assert path.read_bytes() == before
+    kept = path_of(session, f"messages.jsonl.damaged-{finding.offset}").read_bytes()
+    assert kept == before[finding.offset :][: finding.length]
+    assert set(kept) == {0}
+    # Damage that comes later, in the same place, is not taken for the one that is known.
+    path.write_bytes(before.replace(b"\0", b"\1"))
+    assert [each.kind for each in look(tree)] == [K.DAMAGED]
+
+
+def test_a_report_that_somebody_changed_is_kept_beside_the_delivered_one(tree: Tree, session: SessionDir) -> None:
+    another_report(session)
+    look(tree, repair=True)
+    assert run_path(session, "run-1", "report.md").read_text() == "All is well.\n"
+    assert run_path(session, "run-1", "report.md.damaged-0").read_text() == "All is lost.\n"
+
+
+def test_a_repaired_snapshot_has_the_bytes_that_it_had(tree: Tree, session: SessionDir) -> None:
+    path = run_path(session, "run-2", "run.json")
+    before = path.read_bytes()
+    path.unlink()
+    look(tree, repair=True)
+    assert path.read_bytes() == before
+
+
+def test_a_key_whose_hint_was_lost_is_known_again(tree: Tree, session: SessionDir) -> None:
+    no_keys(session)
+    look(tree, repair=True)
+    with writing(session) as writer:
+        again = inbox.already_accepted(writer, trees.said("again", "k1"))
+    assert again is not None
+    assert again.run_id == "run-2"
+
+
+def test_many_damaged_lines_are_counted_and_not_listed(tree: Tree, session: SessionDir) -> None:
+    with path_of(session, "messages.jsonl").open("ab") as log:
+        log.write(b"no record\n" * 100_000)
+    found = look(tree)
+    assert len(found) == 101
+    assert found[-1].said == "99900 more damaged lines"
+
+
+def test_what_lies_among_the_sessions_is_named_and_hides_none(tree: Tree, session: SessionDir) -> None:
+    sessions = path_of(session).parent
+    (sessions / ".new-session-x").mkdir()
+    (sessions / "lost+found~").mkdir()
+    found = list(check_tree(tree))
+    assert [(Path(each.path).name, each.kind) for each in found] == [
+        (".new-session-x", K.LEFTOVER),
+        ("lost+found~", K.ORPHAN),
+    ]
+
+
+def test_a_session_that_cannot_be_opened_is_a_finding(tree: Tree, session: SessionDir) -> None:
+    sessions = path_of(session).parent
+    (sessions / "planted").symlink_to("s")
+    (finding,) = check_session(tree, "planted", repair=True)
+    assert finding.kind is K.UNREADABLE
+    assert finding.is_wrong
