@@ -5,6 +5,7 @@
     ├── Conflict                7  conflict
     │   ├── SlotTaken              another run of the session is active
     │   ├── RunEnded               the run ended before the input came
+    │   ├── OperationOver          the operation ended before its cancel came
     │   ├── SeqDiffers             --expect-seq or --expect-revision does not hold
     │   ├── KeyReused              the key was used with another text
     │   ├── ImpossibleMode         this kind of input does not fit the run's status
@@ -108,6 +109,10 @@ class SlotTaken(Conflict):
 
 class RunEnded(Conflict):
     """The run has ended, so it can take no further input and no cancel."""
+
+
+class OperationOver(Conflict):
+    """The operation has ended, so it cannot be cancelled any more."""
 
 
 class SeqDiffers(Conflict):

@@ -61,6 +61,7 @@ class EventType(StrEnum):
     RUN_CANCEL_REQUESTED = "run.cancel_requested"
     RUN_FAILING = "run.failing"
     RUN_RECONCILING = "run.reconciling"
+    OPERATION_CANCEL_REQUESTED = "operation.cancel_requested"
     OPERATION_RECONCILED = "operation.reconciled"
     OPERATION_LATE_RESULT = "operation.late_result"
     RUN_FINISHED = "run.finished"
@@ -133,6 +134,8 @@ FACTS: dict[EventType, frozenset[RunStatus]] = {
     E.RUN_CANCEL_REQUESTED: frozenset({S.QUEUED, S.CANCELLING}),
     E.RUN_FAILING: frozenset({S.CANCELLING}),
     E.RUN_RECONCILING: frozenset({S.RECONCILING}),
+    # Kept also while the run winds down or has lost its executor: whoever goes on with it heeds it then.
+    E.OPERATION_CANCEL_REQUESTED: _UNDER_WAY,
     # What becomes known of an operation is recorded whatever became of its run.
     E.OPERATION_RECONCILED: frozenset(TRANSITIONS),
     E.OPERATION_LATE_RESULT: frozenset(TRANSITIONS),

@@ -455,7 +455,7 @@ class Fold:
         counts = ["turns", "modelRequests", "toolCalls", "retries", "executingMs"]
         self.run = {name: event["payload"][name] for name in copied} | dict.fromkeys(nothing)
         self.run |= {"formatVersion": 1, "runId": event["runId"], "sessionId": event["sessionId"], "status": "queued"}
-        self.run |= {"generation": 0, "createdAt": event["at"], "updatedAt": event["at"], "attempts": 0}
+        self.run |= {"generation": 0, "createdAt": event["at"], "updatedAt": event["at"], "attempts": 0, "force": False}
         self.run |= {"deliveredInputs": [], "returnedInputs": [], "appliedSeq": 1}
         self.run["usage"] = dict.fromkeys(counts, 0) | {"inputTokens": None, "outputTokens": None}
 
@@ -479,6 +479,7 @@ class Fold:
                     run["deliveredInputs"].append(payload["messageSeq"])
                 run |= {"waitingFor": None, "timeoutAt": payload["timeoutAt"]}
             case "run.cancel_requested" | "run.failing" if run["ending"] is None:
+                run["force"] = payload.get("force", False)
                 run |= {"ending": self.ends[payload.get("intent", "failure")], "cancelRequestedAt": event["at"]}
                 run |= {"reason": payload["reason"], "waitingFor": None}
             case "run.finished":
@@ -541,6 +542,7 @@ class Fold:
             "attempt": 0 if is_tool else payload["attempt"],
             **{name: payload.get(name) for name in names},
             "remoteId": None,
+            "cancelRequestedAt": None,
             "mayHaveEffects": False,
             "error": None,
             "settled": False,

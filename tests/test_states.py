@@ -60,6 +60,7 @@ tool.finished           running waiting_input compacting reconciling cancelling
 run.cancel_requested    queued cancelling
 run.failing             cancelling
 run.reconciling         reconciling
+operation.cancel_requested  running waiting_input compacting reconciling cancelling
 operation.reconciled    everywhere
 operation.late_result   everywhere
 """

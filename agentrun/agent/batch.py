@@ -156,8 +156,9 @@ class Batch:
         approved = []
         for call in self._pending():
             # A call that will not start any more must not be asked about.
-            if self._stretch.is_steered():
-                await self._skip(call, STEERED)
+            reason = STEERED if self._stretch.is_steered() else self._stretch.cancelled_why(call.operation_id)
+            if reason:
+                await self._skip(call, reason)
             elif await self._is_approved(call):
                 approved.append(call)
         return approved
@@ -184,6 +185,16 @@ class Batch:
             raise the_one(raised) from None
 
     async def _call(self, call: Operation, tool: Tool) -> None:
+        """Makes the call, unless the user cancels it: then that is its outcome, and its siblings go on."""
+        with self._stretch.scope_of(call.operation_id) as scope:
+            await self._attempts(call, tool)
+        if scope.cancelled_caught:
+            left = self._turn.call(call.operation_id)
+            if left.is_open:  # it was not being attempted
+                reason = self._stretch.cancelled_why(call.operation_id) or "cancelled"
+                await record_fact(self._stretch, _not_sent_off(left, reason))
+
+    async def _attempts(self, call: Operation, tool: Tool) -> None:
         """Attempts the call until there is an outcome that stands."""
         attempt, error = call.attempt, call.error
         while True:
@@ -204,7 +215,13 @@ class Batch:
 
     async def _attempt(self, call: Operation, tool: Tool, attempt: int) -> ToolOutcome:
         """One attempt. If it is stopped, what is known of it is recorded here, and the stop goes on."""
-        invocation = Invocation(call.operation_id, call.arguments or {}, call.idempotency_key or "", attempt)
+        invocation = Invocation(
+            call.operation_id,
+            call.arguments or {},
+            call.idempotency_key or "",
+            attempt,
+            is_forced=lambda: self._stretch.is_forced(call.operation_id),
+        )
         remote_ids = _RemoteIds(self._stretch, call.operation_id)
         known: list[ToolOutcome] = []
         self._sent_off.add(call.operation_id)
@@ -217,7 +234,9 @@ class Batch:
             await self._record(call, attempt, known[0] if known else _stopped(call))
             raise
         except BaseException:
-            await self._record(call, attempt, known[0] if known else _stopped(call))
+            stopped = known[0] if known else _stopped(call)
+            why = stopped.error or self._stretch.cancelled_why(call.operation_id)
+            await self._record(call, attempt, stopped._replace(error=why))
             raise
 
     async def _record(self, call: Operation, attempt: int, outcome: ToolOutcome, *, will_retry: bool = False) -> None:
@@ -295,6 +314,12 @@ def _never_started(call: Operation, reason: str) -> ToolFinished:
     return ToolFinished(
         call.operation_id, call.attempt, Status.CANCELLED, error=f"{before} and was the last one: {reason}"
     )
+
+
+def _not_sent_off(call: Operation, reason: str) -> ToolFinished:
+    if call.status is Status.RUNNING:  # its start was stored, and nothing followed
+        return ToolFinished(call.operation_id, call.attempt, Status.CANCELLED, error=reason)
+    return _never_started(call, reason)
 
 
 def _may_be_tried_again(tool: Tool, outcome: ToolOutcome) -> bool:

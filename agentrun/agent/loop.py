@@ -108,9 +108,17 @@ class LoopAgent:
     # The model.
 
     async def _ask_model(self, stretch: Stretch, transcript: Transcript, *, at_rest: bool) -> None:
-        """One turn's request, attempted again if that may help. Returns once a reply is recorded."""
+        """One turn's request. Returns once a reply is recorded, or the user has cancelled the request alone.
+
+        Then the next step asks again: nothing else could become of the run.
+        """
         await self._check_request(stretch, transcript)
         request = _Request(self._model, stretch, transcript, at_rest=at_rest)
+        with stretch.scope_of(request.operation_id):
+            await self._attempts(stretch, request)
+
+    async def _attempts(self, stretch: Stretch, request: _Request) -> None:
+        """The attempts of a request, as many as may help."""
         specs = [tool.spec for tool in self._tools.values()]
         for attempt in range(1, MODEL_ATTEMPTS + 1):
             failure = await request.attempt(attempt, self._system, specs)
@@ -130,7 +138,7 @@ class _Request:
         self._transcript = transcript
         self._at_rest = at_rest
         self._turn_id = transcript.next_turn_id
-        self._operation_id = transcript.next_operation_id
+        self.operation_id = transcript.next_operation_id
         self._pieces: list[str] = []
         self._draft_failed = False
 
@@ -164,7 +172,7 @@ class _Request:
         await self._stretch.begin_request(
             self._model.name,
             turn_id=self._turn_id,
-            operation_id=self._operation_id,
+            operation_id=self.operation_id,
             attempt=attempt,
             at_rest=self._at_rest,
         )
@@ -172,14 +180,14 @@ class _Request:
     async def _on_text(self, piece: str) -> None:
         self._pieces.append(piece)
         try:
-            await self._stretch.draft(self._operation_id, piece)
+            await self._stretch.draft(self.operation_id, piece)
         except BaseException:
             self._draft_failed = True
             raise
 
     def _finished(self, attempt: int, reply: ModelReply) -> RequestFinished:
         return RequestFinished(
-            operation_id=self._operation_id,
+            operation_id=self.operation_id,
             attempt=attempt,
             status=Status.SUCCEEDED,
             stop_reason=reply.stop_reason,
@@ -192,7 +200,7 @@ class _Request:
 
     async def _finish(self, attempt: int, status: Status, *, error: str | None, will_retry: bool = False) -> None:
         finished = RequestFinished(
-            self._operation_id,
+            self.operation_id,
             attempt,
             status,
             None,
@@ -205,10 +213,11 @@ class _Request:
     async def _leave(self, attempt: int, error: BaseException) -> None:
         turn = self._transcript.catch_up(self._stretch.events).last
         request = turn.request if turn else None
-        if request is None or request.operation_id != self._operation_id or not request.is_open:
+        if request is None or request.operation_id != self.operation_id or not request.is_open:
             return
         is_bug = isinstance(error, Exception) and not self._draft_failed
-        text = f"{type(error).__name__}: {error}" if is_bug else None
+        cancelled = self._stretch.cancelled_why(self.operation_id)
+        text = f"{type(error).__name__}: {error}" if is_bug else cancelled
         await self._finish(attempt, Status.FAILED if is_bug else Status.CANCELLED, error=text)
 
 

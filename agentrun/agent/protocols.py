@@ -7,7 +7,10 @@ Each has one method. Whoever writes one never sees the disk: all that must be re
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import BinaryIO, Literal, NamedTuple, NoReturn, Protocol
+
+import anyio
 
 from agentrun.agent.events import AgentEvent
 from agentrun.records.codec import Doc
@@ -111,13 +114,23 @@ class Model(Protocol):
         """
 
 
+def never() -> bool:
+    """Nobody asks for haste."""
+    return False
+
+
 class Invocation(NamedTuple):
-    """One attempt of one tool call. The idempotency key is the same in every attempt."""
+    """One attempt of one tool call. The idempotency key is the same in every attempt.
+
+    Once the call is stopped, `is_forced` says that what it started is to be killed without a grace period; that may
+    become true while the grace period runs.
+    """
 
     operation_id: str
     arguments: Doc
     idempotency_key: str
     attempt: int
+    is_forced: Callable[[], bool] = never
 
 
 class ToolOutcome(NamedTuple):
@@ -242,6 +255,18 @@ class Stretch(Protocol):
 
     def is_steered(self) -> bool:
         """Whether the user has said something that nothing further of this reply may start before."""
+
+    def scope_of(self, operation_id: str) -> AbstractContextManager[anyio.CancelScope]:
+        """The scope in which a model request or a call is made: cancelled if the user cancels that operation alone.
+
+        The agent records what became of the operation, and goes on.
+        """
+
+    def cancelled_why(self, operation_id: str) -> str | None:
+        """Who cancelled that operation and why, or None if nobody did."""
+
+    def is_forced(self, operation_id: str) -> bool:
+        """Whether what is stopped of the operation gets no grace period: the user wants it killed."""
 
     async def ask(self, question: Question) -> None:
         """Asks the user, and returns once the answer is stored: the next request delivers it.

@@ -176,13 +176,18 @@ def cancel(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="why, for the record")] = "cancelled by the user",
     wait: Annotated[bool, typer.Option("--wait", help="return when the run is over")] = False,
     timeout: Annotated[str | None, typer.Option(metavar="30s", help="with --wait: how long at the most")] = None,
+    force: Annotated[bool, typer.Option("--force", help="kill at once, also when a grace period runs")] = False,
+    operation: Annotated[str | None, typer.Option("--op", metavar="OP", help="only this one, such as op-3")] = None,
 ) -> int:
     """Stop a run: its model request, its tools and all they started.
 
     \b
     agentrun cancel @last --wait
+    agentrun cancel @last --force         kill what does not end
+    agentrun cancel @last --op op-3       one operation; the run goes on
     """
-    return stopping.cancel(ctx.obj, session, reason, wait=wait, timeout=timeout)
+    asked = stopping.Asked(reason, operation, force=force, wait=wait, timeout=timeout)
+    return stopping.cancel(ctx.obj, session, asked)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentrun.errors import EXIT_CODES
+from agentrun.records.operation import Operation
 from agentrun.records.views import RunView
 from agentrun.states import RunStatus
 
@@ -29,3 +30,8 @@ def of_signal(number: int) -> int:
 def of_cancel(view: RunView) -> int:
     """The code of `cancel`: whether the run is over already."""
     return OK if view.run.status is RunStatus.CANCELLED else EXIT_CODES["not_over"]
+
+
+def of_operation(operation: Operation) -> int:
+    """The code of `cancel --op`: whether the operation has stopped already."""
+    return EXIT_CODES["not_over"] if operation.is_open else OK

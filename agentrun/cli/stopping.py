@@ -1,37 +1,54 @@
-"""`cancel`: stop a run."""
+"""`cancel`: stop a run, or one operation of it."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
-from agentrun.commands import control
+from agentrun.commands import control, operations
+from agentrun.commands.execution import start_detached
 from agentrun.commands.names import Target, find
+from agentrun.commands.operations import OperationView
+from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
 from agentrun.config import parse_duration
 from agentrun.errors import TimeRanOut, UsageError
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
-from agentrun.render.plain import attention_text, standing_text
+from agentrun.render.plain import attention_text, operation_text, standing_text
 
 
-def cancel(options: Options, name: str, reason: str, *, wait: bool, timeout: str | None) -> int:
-    """Stores the intent, waits for the end if asked to, and says how the run stands."""
-    if timeout is not None and not wait:
+class Asked(NamedTuple):
+    """The options of `cancel`."""
+
+    reason: str
+    operation: str | None = None
+    force: bool = False
+    wait: bool = False
+    timeout: str | None = None
+
+
+def cancel(options: Options, name: str, asked: Asked) -> int:
+    """Stores the intent, waits for the end if asked to, and says how the run, or its operation, stands."""
+    if asked.timeout is not None and not asked.wait:
         raise UsageError("--timeout says how long to --wait", hint="agentrun cancel SESSION --wait --timeout 30s")
-    seconds = parse_duration(timeout) if timeout else None
+    seconds = parse_duration(asked.timeout) if asked.timeout else None
     place = options.place()
-    target = find(place.tree, name)
-    run_id = target.run().run_id
-    view = control.cancel(place, Target(target.session, run_id), reason)
-    if wait and not view.run.is_over:
-        view = _wait(target, run_id, seconds)
+    found = find(place.tree, name)
+    target = Target(found.session, found.run().run_id)
+    if asked.operation is not None:
+        return _cancel_operation(options, place, target, asked, seconds)
+    view = control.cancel(place, target, asked.reason, force=asked.force)
+    if asked.wait and not view.run.is_over:
+        view = _wait(target, seconds, lambda follower: follower.is_over)
         if view.executor == "lost":
             # It died over winding down; whoever comes next does that, and that is us.
-            view = control.cancel(place, Target(target.session, run_id), reason)
+            view = control.cancel(place, target, asked.reason, force=asked.force)
     if options.json:
         output.out_bytes(json_line(view.to_doc()))
     else:
@@ -41,18 +58,47 @@ def cancel(options: Options, name: str, reason: str, *, wait: bool, timeout: str
     return exits.of_cancel(view)
 
 
-def _wait(target: Target, run_id: str, seconds: float | None) -> RunView:
+def _cancel_operation(options: Options, place: Place, target: Target, asked: Asked, seconds: float | None) -> int:
+    assert asked.operation is not None
+    found = operations.cancel_operation(place, target, asked.operation, asked.reason, force=asked.force)
+    if found.acceptance is not None and found.acceptance.liveness is not None:
+        start_detached(place, target.run(), found.acceptance.liveness)
+    if asked.wait and found.operation.is_open:
+        found = _wait_for_operation(target, asked.operation, seconds)
+    if not found.operation.is_open and not found.is_stopped:
+        raise operations.over(found.view.run, found.operation)
+    if options.json:
+        output.out_bytes(json_line(found.to_doc()))
+    else:
+        output.out(operation_text(found.view, found.operation, output.screen_of(sys.stdout, options)))
+        output.say(attention_text(found.view, output.screen_of(sys.stderr, options)))
+    return exits.of_operation(found.operation)
+
+
+def _wait_for_operation(target: Target, operation_id: str, seconds: float | None) -> OperationView:
+    """Waits until the operation is over, or nobody is there who would end it."""
+
+    def is_settled(follower: Follower) -> bool:
+        is_open = any(each.operation_id == operation_id for each in follower.view.run.open_operations)
+        return not is_open or follower.is_over
+
+    _wait(target, seconds, is_settled)
+    return operations.operation_view(target.run(), operation_id)
+
+
+def _wait(target: Target, seconds: float | None, is_done: Callable[[Follower], bool]) -> RunView:
     until = None if seconds is None else time.monotonic() + seconds
-    follower = Follower(Target(target.session, run_id))
+    follower = Follower(target)
     try:
-        while not follower.is_over:
+        while not is_done(follower):
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
+                run = target.run()
                 raise TimeRanOut(
-                    f"{target.session.session_id}/{run_id} is still {follower.view.words}",
-                    hint=f"watch it with: agentrun show -f {target.session.session_id}/{run_id}",
-                    session_id=target.session.session_id,
-                    run_id=run_id,
+                    f"{run.name} is still {follower.view.words}",
+                    hint=f"watch it with: agentrun show -f {run.name}",
+                    session_id=run.session_id,
+                    run_id=run.run_id,
                 )
             follower.wait(left)
             follower.step()

@@ -106,9 +106,10 @@ def settle(place: Place, target: Target, operation_id: str | None, approved: boo
         return Acceptance(accepted, _take_if_undriven(run_dir, run, writer), began=False)
 
 
-def cancel(place: Place, target: Target, reason: str) -> RunView:
+def cancel(place: Place, target: Target, reason: str, *, force: bool = False) -> RunView:
     """Stores the intent to stop a run, and winds it down here if its executor is gone.
 
+    With `force`, what is alive is killed at once; said of a run that winds down already, its grace period is over.
     Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it had ended.
     """
     run_dir = target.run()
@@ -117,7 +118,9 @@ def cancel(place: Place, target: Target, reason: str) -> RunView:
         if run.is_over:
             run_dir.events.sync()
             return _already_over(run_dir, run)
-        run = inbox.request_stop(writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command")
+        run = inbox.request_stop(
+            writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command", force=force
+        )
         taken = None if run.is_over else _take_over_if_lost(writer, run_dir)
     if taken is not None:
         _wind_down_lost(place, target.session, run_dir, taken)

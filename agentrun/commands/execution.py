@@ -147,7 +147,8 @@ def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
     """Ends what the tools of a run left running; returns the names of what could not be ended."""
     from agentrun.adapters.process import end_marked_now
 
-    survivors = end_marked_now(_marker(place, run_dir), grace=LEFTOVER_GRACE)
+    grace = 0.0 if run_dir.load().force else LEFTOVER_GRACE
+    survivors = end_marked_now(_marker(place, run_dir), grace=grace)
     return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
 
 
@@ -169,7 +170,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         outside=build_outside(config, surroundings),
         terms=Terms(config.lease, run.timeout, agent.answer_timeout),
         audience=scene.audience or NoAudience(),
-        end_leftovers=lambda: _end_leftovers_here(place, run_dir),
+        end_leftovers=lambda is_forced: _end_leftovers_here(place, run_dir, is_forced),
         leave_now=scene.leave_now,
         signals=scene.signals,
         detached=scene.detached,
@@ -227,12 +228,12 @@ def _config_of(run: Run, warn: Callable[[str], None]) -> Config:
     return config
 
 
-async def _end_leftovers_here(place: Place, run_dir: RunDir) -> list[str]:
+async def _end_leftovers_here(place: Place, run_dir: RunDir, is_forced: Callable[[], bool]) -> list[str]:
     """As `end_leftovers`, from the executor itself, which also finds what has dropped its environment."""
     from agentrun.adapters.process import end_descendants, end_marked
 
-    survivors = await end_descendants(grace=LEFTOVER_GRACE)
-    survivors += await end_marked(_marker(place, run_dir), grace=LEFTOVER_GRACE)
+    survivors = await end_descendants(grace=LEFTOVER_GRACE, is_forced=is_forced)
+    survivors += await end_marked(_marker(place, run_dir), grace=LEFTOVER_GRACE, is_forced=is_forced)
     return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
 
 

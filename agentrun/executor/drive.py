@@ -43,7 +43,8 @@ class Job(NamedTuple):
     """All that is needed to drive a run. `liveness` is the descriptor of the executor's lock, already held.
 
     `end_leftovers` ends every process that the run's tools left behind and returns the names of those that it could
-    not end. `leave_now` is called at a second Ctrl-C, and does not return. `signals` are those that came before.
+    not end; it asks what it is given whether to kill them at once. `leave_now` is called at a second Ctrl-C, and does
+    not return. `signals` are those that came before.
     """
 
     session: SessionDir
@@ -53,7 +54,7 @@ class Job(NamedTuple):
     outside: Outside
     terms: Terms
     audience: Audience
-    end_leftovers: Callable[[], Awaitable[list[str]]]
+    end_leftovers: Callable[[Callable[[], bool]], Awaitable[list[str]]]
     leave_now: Callable[[int], None]
     signals: list[int]
     detached: bool = False
@@ -118,7 +119,7 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
         stretch.end()
         return
     for _ in range(STUBBORN_ATTEMPTS):
-        if not await job.end_leftovers():
+        if not await job.end_leftovers(lambda: stretch.run_dir.seen.force):
             await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside)
             stretch.end()
             return

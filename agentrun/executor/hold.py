@@ -16,6 +16,7 @@ import anyio
 from agentrun import clock
 from agentrun.errors import FencedOut
 from agentrun.executor.audience import Audience
+from agentrun.executor.operation_stops import OperationStops
 from agentrun.executor.stopwatch import Stopwatch
 from agentrun.lifecycle.winding_down import wind_down
 from agentrun.records.codec import Doc
@@ -51,6 +52,7 @@ class Hold:
         self.terms = terms
         self.audience = audience
         self.events: list[Event] = []
+        self.operation_stops = OperationStops()
         self.scope = anyio.CancelScope()
         # Why the stretch is over although the run is not: it waits for the user, or is handed over.
         self.left: str | None = None
@@ -172,6 +174,7 @@ class Hold:
         if self.events and event.seq <= self.events[-1].seq:
             return
         self.events.append(event)
+        self.operation_stops.take(event)
         self._untold.append(event)
 
     def _going_on(self, writer: Writer) -> Run | None:

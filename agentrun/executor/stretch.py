@@ -8,6 +8,7 @@ still record facts.
 from __future__ import annotations
 
 import io
+from contextlib import AbstractContextManager
 from typing import BinaryIO, NoReturn
 
 import anyio
@@ -110,6 +111,9 @@ class StoredStretch(Hold):
             if run is not None:
                 if self._inputs.is_steered(writer, run):
                     return STEERED
+                cancelled = self.cancelled_why(operation_id)
+                if cancelled:
+                    return cancelled
                 names = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
                 started = names | {"attempt": attempt}
                 self.run_dir.append(self.lease, writer, E.TOOL_STARTED, started, durable=self._can_write(operation_id))
@@ -123,6 +127,18 @@ class StoredStretch(Hold):
         with self._recording() as writer:
             run = self._going_on(writer)
             return run is not None and self._inputs.is_steered(writer, run)
+
+    def scope_of(self, operation_id: str) -> AbstractContextManager[anyio.CancelScope]:
+        """Cancelled if the user cancels that operation alone."""
+        return self.operation_stops.scope(operation_id)
+
+    def cancelled_why(self, operation_id: str) -> str | None:
+        """Who cancelled that operation and why."""
+        return self.operation_stops.words(operation_id)
+
+    def is_forced(self, operation_id: str) -> bool:
+        """Whether what is stopped gets no grace period, since the user wants the operation or the run killed."""
+        return self.run_dir.seen.force or self.operation_stops.is_forced(operation_id)
 
     async def ask(self, question: Question) -> None:
         """Waits for the user here if somebody is there, and else leaves the run waiting on disk."""

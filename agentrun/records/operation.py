@@ -41,6 +41,7 @@ class Operation(NamedTuple):
     registered_at: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
+    cancel_requested_at: str | None = None
     result: str | None = None
     blob: Doc | None = None
     error: str | None = None
@@ -75,6 +76,7 @@ class Operation(NamedTuple):
             "registeredAt": self.registered_at,
             "startedAt": self.started_at,
             "finishedAt": self.finished_at,
+            "cancelRequestedAt": self.cancel_requested_at,
             "error": self.error,
         }
 
@@ -108,6 +110,7 @@ class Operation(NamedTuple):
             registered_at=doc["registeredAt"],
             started_at=doc["startedAt"],
             finished_at=doc["finishedAt"],
+            cancel_requested_at=doc.get("cancelRequestedAt"),
             error=doc["error"],
         )
 
@@ -215,12 +218,17 @@ def _settled(operation: Operation, event: Event) -> Operation:
     return operation._moved(finding, settled=certain or operation.settled, **changes)
 
 
+def _cancel_requested(operation: Operation, event: Event) -> Operation:
+    return operation._replace(cancel_requested_at=operation.cancel_requested_at or event.at)
+
+
 _CHANGES: dict[str, Callable[[Operation, Event], Operation]] = {
     E.MODEL_REQUEST_STARTED: _started,
     E.TOOL_STARTED: _started,
     E.TOOL_REMOTE_ID: _remote_id,
     E.TOOL_FINISHED: _finished,
     E.MODEL_REQUEST_FINISHED: _finished,
+    E.OPERATION_CANCEL_REQUESTED: _cancel_requested,
     E.OPERATION_RECONCILED: _settled,
     E.OPERATION_LATE_RESULT: _settled,
 }

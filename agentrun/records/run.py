@@ -29,6 +29,7 @@ class Run(NamedTuple):
     """A run. Lists of operations hold what is open or unresolved, never what is done: the fold stays small.
 
     `applied_seq` is the last event that it contains. `waiting_for` is the question that is open, or None.
+    `force` says that a stop was asked for that waits for nobody: what is alive is killed at once.
     `attempts` counts how often its execution was begun or taken over, durably before each time.
     """
 
@@ -46,6 +47,7 @@ class Run(NamedTuple):
     timeout_at: str | None = None
     cancel_requested_at: str | None = None
     ending: RunStatus | None = None
+    force: bool = False
     terminal_status: RunStatus | None = None
     terminal_at: str | None = None
     reason: str | None = None
@@ -123,6 +125,7 @@ class Run(NamedTuple):
             "timeoutAt": self.timeout_at,
             "cancelRequestedAt": self.cancel_requested_at,
             "ending": self.ending.value if self.ending else None,
+            "force": self.force,
             "terminalStatus": self.terminal_status.value if self.terminal_status else None,
             "terminalAt": self.terminal_at,
             "reason": self.reason,
@@ -169,6 +172,7 @@ def _run_in(doc: Doc) -> Run:
         timeout_at=doc["timeoutAt"],
         cancel_requested_at=doc["cancelRequestedAt"],
         ending=_status(doc["ending"]),
+        force=doc.get("force") is True,
         terminal_status=_status(doc["terminalStatus"]),
         terminal_at=doc["terminalAt"],
         reason=doc["reason"],
@@ -290,6 +294,7 @@ def _ending(run: Run, event: Event, intent: str) -> Run:
 
 
 def _cancel_requested(run: Run, event: Event) -> Run:
+    run = run._replace(force=run.force or event.payload.get("force") is True)
     return _ending(run, event, str(event.payload.get("intent", "cancel")))
 
 
@@ -366,6 +371,7 @@ _CHANGES: dict[str, Callable[[Run, Event], Run]] = {
     E.TOOL_STARTED: _operation,
     E.TOOL_REMOTE_ID: _operation,
     E.TOOL_FINISHED: _operation,
+    E.OPERATION_CANCEL_REQUESTED: _operation,
     E.OPERATION_RECONCILED: _operation,
     E.OPERATION_LATE_RESULT: _operation,
 }

@@ -26,6 +26,12 @@ def happened(event: Event, operation: Operation | None, screen: Screen) -> list[
             return [operation_head(operation, screen)]
         case E.OPERATION_RECONCILED | E.OPERATION_LATE_RESULT if operation:
             return [operation_head(operation, screen), *_evidence(event, screen)]
+        case E.OPERATION_CANCEL_REQUESTED if operation and operation.is_open:
+            reason = f": {event.payload['reason']}" if event.payload.get("reason") else ""
+            who = _who(event.payload.get("actor"))
+            return [
+                note(f"{operation.operation_id}  {operation.name}  to be cancelled, asked by {who}{reason}", screen)
+            ]
         case _:
             text = _meaning(event)
             return [note(text, screen)] if text else []

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from agentrun.errors import AgentrunError, Ambiguous
 from agentrun.records.event import Event
 from agentrun.records.message import Message
+from agentrun.records.operation import Operation
 from agentrun.records.views import Accepted, RunDetail, RunView, SessionView
 from agentrun.render import hints
 from agentrun.render.safe import excerpt, padded, shown, shown_line
@@ -30,6 +31,7 @@ __all__ = [
     "hints_after_accept",
     "hints_after_send",
     "message_text",
+    "operation_text",
     "report_text",
     "rows_text",
     "run_text",
@@ -85,6 +87,14 @@ def standing_text(view: RunView, screen: Screen) -> str:
     """`SESSION/RUN STATUS`, where the status says towards which end a run winds down."""
     name = f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
     return _text([line([Span(f"{name} {view.words}")], screen)])
+
+
+def operation_text(view: RunView, operation: Operation, screen: Screen) -> str:
+    """`SESSION/RUN OP STATUS`, and where it is not over yet, that it is to stop."""
+    stopping = ", to be cancelled" if operation.is_open and operation.cancel_requested_at else ""
+    name = f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
+    words = f"{name} {say(operation.operation_id, screen)} {operation.status.value}{stopping}"
+    return _text([line([Span(words)], screen)])
 
 
 def ended_text(view: RunView, screen: Screen) -> str:

@@ -146,19 +146,32 @@ def answer(writer: Writer, run_dir: RunDir, said: Input) -> Message:
     return message
 
 
-def request_stop(writer: Writer, run_dir: RunDir, *, actor: Doc, reason: str, intent: str, via: str) -> Run:
+def request_stop(
+    writer: Writer, run_dir: RunDir, *, actor: Doc, reason: str, intent: str, via: str, force: bool = False
+) -> Run:
     """Stores the intent to stop an open run: the event, then the sentinel. A queued run is over with that.
 
-    The first intent fixes how the run ends; later ones are only recorded. Returns the run as it is then.
+    The first intent fixes how the run ends; later ones are only recorded. `force` asks to kill what is alive without
+    a grace period, from then on. Returns the run as it is then.
     """
     run = run_dir.current(writer)
-    payload = {"actor": actor, "reason": reason, "intent": intent, "via": via}
+    payload: Doc = {"actor": actor, "reason": reason, "intent": intent, "via": via}
+    payload |= {"force": True} if force else {}
     run = run_dir.append_as_anyone(writer, EventType.RUN_CANCEL_REQUESTED, payload)
     if run.status is RunStatus.QUEUED:
         return closing.finish_queued(writer, run_dir, run.reason)
     run_dir.write_sentinel(writer)
     run_dir.write_snapshot(writer)
     return run
+
+
+def request_operation_stop(
+    writer: Writer, run_dir: RunDir, operation_id: str, *, actor: Doc, reason: str, via: str, force: bool = False
+) -> Run:
+    """Stores the intent to stop one open operation of a run that goes on; `force` as in `request_stop`."""
+    payload: Doc = {"operationId": operation_id, "actor": actor, "reason": reason, "via": via}
+    payload |= {"force": True} if force else {}
+    return run_dir.append_as_anyone(writer, EventType.OPERATION_CANCEL_REQUESTED, payload)
 
 
 def _append(writer: Writer, run_id: str, mode: str, said: Input, **fields: object) -> Message:

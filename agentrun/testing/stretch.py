@@ -7,6 +7,7 @@ what an executor would write into `operations.jsonl` is in `events`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from itertools import groupby
 from typing import NoReturn
 
@@ -24,6 +25,7 @@ from agentrun.agent.events import (
     as_stored,
 )
 from agentrun.agent.protocols import STEERED, Agent, Conversation, Question
+from agentrun.executor.operation_stops import OperationStops
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import ANSWER, FOLLOW_UP, PROMPT, STEER, Message
@@ -64,6 +66,7 @@ class FakeStretch:
         self.report: str | None = None
         self.is_left = False
         self.open_at_end: tuple[Operation, ...] = ()
+        self._stops = OperationStops()
         self._yields = yields
         self._scope: anyio.CancelScope | None = None  # an event loop has to run where one is made
         self._run: Run | None = None
@@ -78,6 +81,8 @@ class FakeStretch:
         stretch = cls(yields=yields)
         stretch.events, stretch.messages = list(events), list(messages)
         stretch._run = accepted_run(stretch.events[0]).fold(stretch.events[1:])
+        for event in stretch.events:
+            stretch._stops.take(event)
         stretch._generation = stretch._run.generation
         if stretch._run.status is RunStatus.RUNNING:
             stretch._append(E.RUN_RECONCILING, {"reason": "executor lost", "operationIds": []})
@@ -140,6 +145,11 @@ class FakeStretch:
             self._append(E.RUN_CANCEL_REQUESTED, {"intent": "cancel", "reason": "test"})
             self.hand_over()
 
+    def cancel_operation(self, operation_id: str, *, force: bool = False) -> None:
+        """One operation is to stop, and the run to go on."""
+        payload: Doc = {"operationId": operation_id, "actor": {"user": "ann"}, "reason": "not needed"}
+        self._append(E.OPERATION_CANCEL_REQUESTED, payload | ({"force": True} if force else {}))
+
     def hand_over(self) -> None:
         """The agent is to stop here, but the run goes on in another stretch."""
         if self._scope:
@@ -201,12 +211,24 @@ class FakeStretch:
         await self._check()
         if self.is_steered():
             return STEERED
+        cancelled = self.cancelled_why(operation_id)
+        if cancelled:
+            return cancelled
         started = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
         await self._store(E.TOOL_STARTED, started | {"attempt": attempt})
         return None
 
     def is_steered(self) -> bool:
         return any(message.mode == STEER for message in self._undelivered())
+
+    def scope_of(self, operation_id: str) -> AbstractContextManager[anyio.CancelScope]:
+        return self._stops.scope(operation_id)
+
+    def cancelled_why(self, operation_id: str) -> str | None:
+        return self._stops.words(operation_id)
+
+    def is_forced(self, operation_id: str) -> bool:
+        return self.run.force or self._stops.is_forced(operation_id)
 
     async def ask(self, question: Question) -> None:
         await self._check()
@@ -262,6 +284,7 @@ class FakeStretch:
         event = Event(SESSION, RUN, seq, kind.value, clock.timestamp(seq), self._generation, payload)
         self._run = self._run.apply(event) if self._run else accepted_run(event)
         self.events.append(event)
+        self._stops.take(event)
         return event
 
     async def _store(self, kind: EventType, payload: Doc) -> None:

@@ -35,6 +35,7 @@ FACTS = {
     "run.cancel_requested": {"queued", "cancelling"},
     "run.failing": {"cancelling"},
     "run.reconciling": {"reconciling"},
+    "operation.cancel_requested": OPEN - {"queued"},
     "operation.reconciled": OPEN | OVER,
     "operation.late_result": OPEN | OVER,
 }
@@ -61,7 +62,7 @@ UNSET = (
 )
 OPERATION = (
     "operationId turnId kind name effect resource idempotencyKey status attempt remoteId mayHaveEffects "
-    "registeredAt startedAt finishedAt error"
+    "registeredAt startedAt finishedAt cancelRequestedAt error"
 )
 
 
@@ -82,7 +83,13 @@ class Fold:
         payload, at = accepted["payload"], accepted.get("at")
         self.run: Record = {"formatVersion": 1, "runId": accepted["runId"], "sessionId": accepted["sessionId"]}
         self.run |= {name: payload.get(name) for name in ACCEPTED.split()} | dict.fromkeys(UNSET.split())
-        self.run |= {"status": "queued", "createdAt": at, "updatedAt": at, "generation": accepted["generation"]}
+        self.run |= {
+            "status": "queued",
+            "createdAt": at,
+            "updatedAt": at,
+            "generation": accepted["generation"],
+            "force": False,
+        }
         self.run |= {"deliveredInputs": [], "returnedInputs": [], "attempts": 0, "appliedSeq": accepted["seq"]}
         self.usage: Record = dict.fromkeys(USAGE, 0) | {"inputTokens": None, "outputTokens": None}
         self.operations: dict[str, Record] = {}  # all of them; the one that an event was about last is the last
@@ -135,6 +142,7 @@ class Fold:
             run["waitingFor"] = None
         elif kind in ("run.cancel_requested", "run.failing"):
             self.stops.append(event)
+            run["force"] = run["force"] or payload.get("force") is True
             if run["ending"] is None:
                 intent = "failure" if kind == "run.failing" else payload.get("intent")
                 ending = ENDINGS.get(str(intent), "cancelled")
@@ -167,7 +175,7 @@ class Fold:
                 self.operations[name] = begin(event, payload)
             return
         one = self.operations[name] = self.operations.pop(name)
-        finding = kind.startswith("operation.")
+        finding = kind in ("operation.reconciled", "operation.late_result")
         if finding and name in self.gone:
             return
         changes = found(one, event, payload) if finding else told(one, event, payload)
@@ -193,6 +201,8 @@ def begin(event: Record, payload: Record) -> Record:
 def told(one: Record, event: Record, payload: Record) -> Record:
     """What an event of the executor says about an operation."""
     kind, error = event["type"], payload.get("error")
+    if kind == "operation.cancel_requested":
+        return {"cancelRequestedAt": one["cancelRequestedAt"] or event.get("at")}
     if kind == "tool.remote_id":
         return {"remoteId": payload.get("remoteId")}
     if kind in ("tool.started", "model.request.started"):

@@ -370,6 +370,18 @@ def test_cancelling_says_how_the_tool_ended(mark: Mark) -> None:
     assert not outcome.timed_out
 
 
+def test_a_grace_period_ends_when_somebody_forces_it(mark: Mark) -> None:
+    forced: list[bool] = []
+    outcome = cancelled(
+        tool("signal.signal(signal.SIGTERM, signal.SIG_IGN); ready(); time.sleep(60)"),
+        mark,
+        grace=600,
+        is_forced=lambda: bool(forced) or (forced.append(True) is None and False),
+    )
+    assert outcome.signal == signal.SIGKILL
+    assert forced
+
+
 def test_a_stopped_tool_is_woken_to_end_itself(mark: Mark) -> None:
     """It stops itself once more after it was asked to end."""
     program = """
@@ -640,8 +652,7 @@ def test_what_cannot_be_ended_is_named(mark: Mark, monkeypatch: pytest.MonkeyPat
     (pid,) = found
     with monkeypatch.context() as patched:
         patched.setattr(signal, "pidfd_send_signal", refuse)
-        patched.setattr("agentrun.adapters.process.tree.KILL_SECONDS", 0.1)
-        assert end_now(mark, grace=0) == [Survivor(pid, "sleep 60")]
+        assert end_now(mark, grace=0, kill=0.1) == [Survivor(pid, "sleep 60")]
     assert end_now(mark) == []
 
 
@@ -682,7 +693,7 @@ def python(program: str, mark: Mark, **options: Any) -> Outcome:
 
 
 def cancelled(
-    argv: list[str], mark: Mark, *, until: Callable[[int], bool] = lambda pid: True, grace: float = 5
+    argv: list[str], mark: Mark, *, until: Callable[[int], bool] = lambda pid: True, grace: float = 5, **options: Any
 ) -> Outcome:
     """Cancels the tool when it has said that it is ready."""
     outcomes: list[Outcome] = []
@@ -696,7 +707,7 @@ def cancelled(
 
         async with anyio.create_task_group() as tasks:
             seen = {"on_line": note, "on_started": pids.append, "on_interrupted": outcomes.append}
-            tasks.start_soon(partial(run, argv, mark, grace=grace, **seen))
+            tasks.start_soon(partial(run, argv, mark, grace=grace, **seen, **options))
             with anyio.fail_after(10):
                 await ready.wait()
                 while not until(pids[0]):  # noqa: ASYNC110  the kernel sends no event for it

@@ -4,6 +4,7 @@
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ class Remote:
         await stretch.fail("that is all")
 
 
-async def nothing_left() -> list[str]:
+async def nothing_left(is_forced: Callable[[], bool]) -> list[str]:
     return []
 
 

@@ -26,7 +26,8 @@ import anyio.lowlevel
 from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import Lines, Spool, Tail
 from agentrun.adapters.process.procfs import Proc, carries, environment_items, open_pidfd
-from agentrun.adapters.process.tree import Survivor, Tree, end_tree
+from agentrun.adapters.process.tree import KILL_SECONDS, Survivor, Tree, end_tree
+from agentrun.agent.protocols import never
 
 LINE_FD = 3
 """The tool's descriptor for lines that are passed on at once."""
@@ -83,6 +84,8 @@ async def run_process(
     grace: float,
     max_output: int,
     stdin: bytes = b"",
+    kill: float = KILL_SECONDS,
+    is_forced: Callable[[], bool] = never,
     spare: Callable[[], Collection[int]] = frozenset,
     on_started: Callable[[int], None] | None = None,
     on_line: Callable[[bytes], Awaitable[None]] | None = None,
@@ -92,16 +95,16 @@ async def run_process(
     """Runs a program in a session of its own until its process ends. Raises `CannotStart`.
 
     `marker` are the variables in `env` that tell this call's processes from all others. `timeout` and `grace` (from
-    SIGTERM to SIGKILL) are seconds. The first `max_output` bytes of stdout are kept, the rest is read, counted and
-    dropped. `on_line` gets each line on `LINE_FD`, without its newline, as soon as it is there, and an unfinished one
-    at the end; a cancellation waits for it. `on_stdout` gets what is printed as it comes, and nothing more once the
-    call is cancelled. An exception of either ends the tree and goes on. `spare` is asked, when the tree has to be
-    ended, for pids to leave alone.
+    SIGTERM to SIGKILL, unless it `is_forced`) are seconds, as is `kill`, for which killing is repeated. The first
+    `max_output` bytes of stdout are kept, the rest is read, counted and dropped. `on_line` gets each line on `LINE_FD`,
+    without its newline, as soon as it is there, and an unfinished one at the end; a cancellation waits for it.
+    `on_stdout` gets what is printed as it comes, and nothing more once the call is cancelled. An exception of either
+    ends the tree and goes on. `spare` is asked, when the tree has to be ended, for pids to leave alone.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     items = environment_items(marker)
     running = _Running(_start(argv, cwd, env), stdin, max_output, on_line, on_stdout, items)
-    tree = Tree(partial(_belongs, running.pid, items), spare, group=running.pid)
+    tree = Tree(partial(_belongs, running.pid, items), spare, group=running.pid, is_forced=is_forced, kill=kill)
     try:
         if on_started:
             on_started(running.pid)

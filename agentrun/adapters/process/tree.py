@@ -35,6 +35,7 @@ from agentrun.adapters.process.procfs import (
     read_proc,
     send_signal,
 )
+from agentrun.agent.protocols import never
 
 KILL_SECONDS = 5.0
 """How long killing is repeated. What lives then hangs in the kernel, or is not ours to signal."""
@@ -54,40 +55,55 @@ class Survivor(NamedTuple):
 
 
 async def end_marked(
-    marker: Mapping[str, str], *, grace: float, spare: Collection[int] = frozenset()
+    marker: Mapping[str, str],
+    *,
+    grace: float,
+    kill: float = KILL_SECONDS,
+    spare: Collection[int] = frozenset(),
+    is_forced: Callable[[], bool] = never,
 ) -> list[Survivor]:
     """Ends every process whose environment has all of `marker`, and everything below such a process.
 
     Left alone: the caller, its ancestors, and the processes in `spare` with all below them. `grace` is
-    in seconds; 0 kills at once. Takes at most about `grace` + `KILL_SECONDS`, also when it is cancelled:
-    to leave off half-way would leave processes stopped. Returns what could not be ended.
+    in seconds; 0 kills at once, and so does `is_forced` from the moment at which it is true. `kill` is how
+    long killing is repeated. Takes at most about `grace` + `kill`, also when it is cancelled: to leave off
+    half-way would leave processes stopped. Returns what could not be ended.
     """
-    return await end_tree(_marked(marker, spare), grace, anyio.sleep)
+    return await end_tree(_marked(marker, spare, is_forced, kill), grace, anyio.sleep)
 
 
-def end_marked_now(marker: Mapping[str, str], *, grace: float, spare: Collection[int] = frozenset()) -> list[Survivor]:
+def end_marked_now(
+    marker: Mapping[str, str], *, grace: float, kill: float = KILL_SECONDS, spare: Collection[int] = frozenset()
+) -> list[Survivor]:
     """`end_marked` for callers without an event loop."""
-    tree = _marked(marker, spare)
+    tree = _marked(marker, spare, never, kill)
     for seconds in tree.ending(grace):
         time.sleep(seconds)
     return tree.survivors
 
 
-async def end_descendants(*, grace: float, spare: Collection[int] = frozenset()) -> list[Survivor]:
+async def end_descendants(
+    *,
+    grace: float,
+    kill: float = KILL_SECONDS,
+    spare: Collection[int] = frozenset(),
+    is_forced: Callable[[], bool] = never,
+) -> list[Survivor]:
     """Ends everything below the calling process, marked or not; otherwise like `end_marked`.
 
     In a subreaper this reaches what cleared its environment and left its parents. Only for a process
     whose children all belong to the one run that it executes.
     """
     me = os.getpid()
-    return await end_tree(Tree(lambda one: one.ppid == me, lambda: spare), grace, anyio.sleep)
+    tree = Tree(lambda one: one.ppid == me, lambda: spare, is_forced=is_forced, kill=kill)
+    return await end_tree(tree, grace, anyio.sleep)
 
 
-def _marked(marker: Mapping[str, str], spare: Collection[int]) -> "Tree":
+def _marked(marker: Mapping[str, str], spare: Collection[int], is_forced: Callable[[], bool], kill: float) -> "Tree":
     if not marker:
         raise ValueError("an empty marker would match every process")
     items = environment_items(marker)
-    return Tree(lambda one: carries(one.pid, items), lambda: spare)
+    return Tree(lambda one: carries(one.pid, items), lambda: spare, is_forced=is_forced, kill=kill)
 
 
 class Tree:
@@ -98,12 +114,19 @@ class Tree:
         is_seed: Callable[[Proc], bool],
         spare: Callable[[], Collection[int]],
         group: int | None = None,
+        is_forced: Callable[[], bool] = never,
+        kill: float = KILL_SECONDS,
     ) -> None:
-        """`group` is a process group whose number is held by a leader that nobody has collected yet."""
+        """`group` is a process group whose number is held by a leader that nobody has collected yet.
+
+        As soon as `is_forced`, nobody is waited for any more; `kill` is for how many seconds killing is repeated.
+        """
         self.survivors: list[Survivor] = []
         self._is_seed = is_seed
         self._spare = spare
         self._group = group
+        self._is_forced = is_forced
+        self._kill_seconds = kill
         self._group_is_whole = False
         self._above: set[int] = set()
         self._members: set[tuple[int, int]] = set()
@@ -122,7 +145,7 @@ class Tree:
         deadline, pause = time.monotonic() + grace, _QUICKEST
         asked: set[tuple[int, int]] = set()
         most = None
-        while (alive := self._look()) and (left := deadline - time.monotonic()) > 0:
+        while (alive := self._look()) and (left := deadline - time.monotonic()) > 0 and not self._is_forced():
             # What a living member starts from now on may be its way to clean up. It is not asked.
             parents = {one.pid for one in alive} if asked else set()
             fresh = [one for one in alive if one.identity not in asked and one.ppid not in parents]
@@ -136,7 +159,7 @@ class Tree:
             pause = min(2 * pause, _SLOWEST)
 
     def _kill(self) -> Generator[float, None, None]:
-        deadline, pause = time.monotonic() + KILL_SECONDS, _QUICKEST
+        deadline, pause = time.monotonic() + self._kill_seconds, _QUICKEST
         stopped: set[tuple[int, int]] = set()
         # One empty look proves nothing: a process can fork behind the reader of the directory, and in
         # the middle of an exec it shows no environment.

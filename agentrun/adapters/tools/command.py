@@ -86,6 +86,7 @@ class CommandTool:
             stdin=encode_line(invocation.arguments),
             timeout=self._config.timeout,
             grace=self._config.grace,
+            is_forced=invocation.is_forced,
             max_output=MAX_OUTPUT,
             on_started=on_started,
             on_line=lines.take,
