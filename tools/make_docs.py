@@ -19,7 +19,8 @@ import typer
 
 from agentrun.cli.app import app
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS, AgentrunError
-from agentrun.lifecycle.routing import MODES, IfBusy, route
+from agentrun.lifecycle.routing import MODES, IfBusy, Standing, route, standing
+from agentrun.records.message import PROMPT
 from agentrun.records.run import Run
 from agentrun.records.views import RunView
 from agentrun.states import (
@@ -193,9 +194,14 @@ def _view(status: RunStatus, kind: str | None) -> RunView:
 
 def _routed(active: RunView | None, mode: str | None, if_busy: IfBusy | None) -> str:
     try:
-        return route(active, mode, if_busy)
+        kind = route(active, mode, if_busy)
     except AgentrunError as error:
         return f"refused ({error.exit_code})"
+    return f"{kind}{_TURN[standing(active, if_busy)]}" if kind == PROMPT else kind
+
+
+# When the turn of a prompt comes, in the words of the page.
+_TURN = {Standing.NOW: "", Standing.LAST: ", waits", Standing.NEXT: ", comes next"}
 
 
 def exit_table() -> str:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from functools import partial
 from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.audience import audience_for
+from agentrun.cli.executing import collect_signals, execute_here
 from agentrun.cli.options import Options
-from agentrun.cli.watching import end_view, watch
+from agentrun.cli.watching import watch
 from agentrun.commands import control, sessions
 from agentrun.commands.control import MODES, IfBusy
-from agentrun.commands.execution import Scene, execute, make_order, start_detached
+from agentrun.commands.execution import make_order, start_detached
 from agentrun.commands.names import Target, find, run_name
 from agentrun.commands.place import Place
 from agentrun.errors import UsageError
@@ -23,7 +22,6 @@ from agentrun.records.message import STEER
 from agentrun.records.views import Accepted
 from agentrun.render.json import json_line
 from agentrun.render.plain import accepted_line, accepted_text, hints_after_accept
-from agentrun.states import RunStatus
 
 
 class Words(NamedTuple):
@@ -74,26 +72,21 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
             start_detached(place, joined.run(), acceptance.liveness)
         _acknowledge_detached(options, acceptance.accepted)
         return OK
-    signals = _collect_signals() if acceptance.liveness is not None else []
+    signals = collect_signals() if acceptance.liveness is not None else []
     audience = audience_for(options, patient=acceptance.liveness is None)
     if acceptance.liveness is None:
         _acknowledge(options, acceptance)
         return watch(options, joined, audience, with_report=acceptance.began)
-    leave_now = partial(_leave_now, joined.run().name)
-    scene = Scene(audience, lambda said: output.say(f"agentrun: {said}\n"), leave_now, signals)
     # From here on the run is ours, and goes on whoever reads of it.
     audience.outlet.attempt(lambda: _acknowledge(options, acceptance))
-    ended = execute(place, joined.run(), acceptance.liveness, scene)
-    code = end_view(options, joined, audience, with_report=acceptance.began)
-    # A signal that came when the report was committed has stopped nothing.
-    return exits.of_signal(ended.signal) if ended.signal and ended.run.status is not RunStatus.COMPLETED else code
+    return execute_here(options, place, joined, acceptance.liveness, audience, signals, with_report=acceptance.began)
 
 
 def steer(options: Options, session: str, words: Words, *, key: str | None, if_ended: str | None) -> int:
     """Accepts a steer; a prompt that it became because the run had ended is executed detached."""
     place = options.place()
     target = find(place.tree, session)
-    asked = Asked(mode=STEER, key=key, if_ended=if_ended)
+    asked = Asked(mode=STEER, key=key, if_ended=if_ended, detach=True)
     saying = _saying(place, target, read_text(words, "steer"), asked)._replace(drive=if_ended is not None)
     acceptance = control.say(place, target, saying)
     if acceptance.liveness is not None:
@@ -162,6 +155,7 @@ def _saying(place: Place, target: Target, text: str, asked: Asked) -> control.Sa
         if_ended_prompt=asked.if_ended is not None,
         expect_seq=asked.expect_seq,
         references=tuple(run_name(each) for each in asked.references),
+        stay=not asked.detach,
     )
 
 
@@ -194,6 +188,7 @@ def _acknowledge_detached(options: Options, accepted: Accepted) -> None:
         output.out_bytes(json_line(accepted.to_doc()))
         return
     output.out(f"{accepted.session_id}/{accepted.run_id}\n")
+    output.say(accepted_text(accepted, output.screen_of(sys.stderr, options)))
     if output.is_terminal(sys.stdout):
         output.say(hints_after_accept(accepted, output.screen_of(sys.stderr, options)))
 
@@ -220,20 +215,3 @@ def _file(path: str) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{path!r} cannot be read: {reason}") from error
-
-
-def _collect_signals() -> list[int]:
-    """From here on a signal stops the accepted run, although what executes it is still being loaded."""
-    signals: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # What is ignored stays so, as `nohup` wants it.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda caught, _: signals.append(caught))
-    return signals
-
-
-def _leave_now(name: str, number: int) -> None:
-    """A second Ctrl-C: the run stays `cancelling`, and the next command winds it down."""
-    output.say("\nagentrun: left at once; what was started may still be running\n")
-    output.say(f"  end it with: agentrun cancel {name}\n")
-    os._exit(exits.of_signal(number))

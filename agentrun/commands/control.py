@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from agentrun.commands.asking import stop_outside
@@ -11,7 +12,7 @@ from agentrun.commands.execution import check_executable, end_leftovers, start_n
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
-from agentrun.lifecycle.routing import MODES, IfBusy, route
+from agentrun.lifecycle.routing import MODES, WAITING, IfBusy, Standing, route, standing
 from agentrun.lifecycle.winding_down import WIND_DOWN_LEASE, end_overdue, wind_down
 from agentrun.records.lease import Lease
 from agentrun.records.message import ANSWER, PROMPT, Message
@@ -27,14 +28,15 @@ from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
-__all__ = ["MODES", "Acceptance", "IfBusy", "Saying", "cancel", "said", "say", "settle"]
+__all__ = ["MODES", "Acceptance", "IfBusy", "Saying", "cancel", "end_what_was_stopped", "said", "say", "settle"]
 
 
 class Saying(NamedTuple):
     """What somebody says, and how it may be taken.
 
     `order` gives what a new run needs; it is asked under the session's lock, and only if there is to be one.
-    `drive` asks for the lock of the run if nobody executes it although somebody should.
+    `drive` asks for the lock of the run if its turn has come and nobody executes it; `stay` also for that of a run
+    that has to wait for its turn, since the caller waits with it.
     """
 
     said: Input
@@ -45,6 +47,7 @@ class Saying(NamedTuple):
     expect_seq: int | None = None
     references: tuple[str, ...] = ()
     drive: bool = True
+    stay: bool = False
 
 
 class Acceptance(NamedTuple):
@@ -66,44 +69,22 @@ def said(text: str, key: str | None) -> Input:
 def say(place: Place, target: Target, saying: Saying) -> Acceptance:
     """Accepts an input: where it goes is decided, stored and acknowledged in one hold of the session's lock.
 
-    Raises Conflict and its kin (nothing was written), NotFound, ConfigError, StorageFailed.
+    Whatever run has got the slot by then is started, unless that is left to the caller. Raises Conflict and its kin
+    (nothing was written), NotFound, ConfigError, StorageFailed.
     """
-    _end_what_was_stopped(place, target.session)
-    with writing(target.session) as writer:
-        earlier = inbox.already_accepted(writer, saying.said)
-        message = earlier
-        if message is None:
-            overdue = _end_overdue(writer)
-            if overdue is not None and not (saying.mode == PROMPT or saying.if_busy or saying.if_ended_prompt):
-                raise _ended(overdue)  # what was meant as its answer must not begin another run
-            inbox.check_last_seq(writer, saying.expect_seq)
-            message = _accept(writer, target, saying)
-        run_dir = target.session.run(message.run_id)
-        run = run_dir.current(writer)
-        # Said again, it may be to a run that lost its executor since: what that left open is to be settled first.
-        lost = earlier is not None and run.status is RunStatus.RUNNING and run.lease_owner is not None
-        liveness = _take_if_undriven(run_dir, run, writer) if saying.drive and not lost else None
-        mode = str(message.mode)
-        accepted = Accepted(run.session_id, run.run_id, message.seq, mode, run.status)
-        return Acceptance(accepted, liveness, began=mode == PROMPT)
+    try:
+        return _say(place, target, saying)
+    finally:
+        start_next(place, target.session)
 
 
 def settle(place: Place, target: Target, operation_id: str | None, approved: bool, note: str | None) -> Acceptance:
     """Gives or refuses the approval that a run waits for. Raises ImpossibleMode if it waits for none or another."""
-    run_dir = target.run()
-    _end_what_was_stopped(place, target.session)
-    with writing(target.session) as writer:
-        _end_overdue(writer)
-        run = run_dir.current(writer)
-        waiting = run.waiting_for or {}
-        if waiting.get("kind") != "approval" or operation_id not in (None, waiting.get("operationId")):
-            raise _not_waiting_for_approval(run_dir.view(), operation_id)
-        _check_next_stretch(run_dir, run)
-        said = Input("approved" if approved else "denied", this_actor(), note=note)
-        message = inbox.answer(writer, run_dir, said)
-        run = run_dir.current(writer)
-        accepted = Accepted(run.session_id, run.run_id, message.seq, ANSWER, run.status)
-        return Acceptance(accepted, _take_if_undriven(run_dir, run, writer), began=False)
+    try:
+        word = "approved" if approved else "denied"
+        return _settle(place, target, operation_id, Input(word, this_actor(), note=note))
+    finally:
+        start_next(place, target.session)
 
 
 def cancel(place: Place, target: Target, reason: str, *, force: bool = False) -> RunView:
@@ -128,27 +109,106 @@ def cancel(place: Place, target: Target, reason: str, *, force: bool = False) ->
     return run_dir.view()
 
 
+def end_what_was_stopped(place: Place, session: SessionDir) -> None:
+    """Winds down the active run if it was told to stop and nobody is left who would do it: whoever comes next does.
+
+    Raises Conflict if something of it cannot be ended.
+    """
+    run_id = session.active()
+    if run_id is None:
+        return
+    view = session.run(run_id).view()
+    is_told = view.stop_asked or view.status is RunStatus.CANCELLING
+    if not is_told or view.executor not in ("lost", "none"):
+        return
+    run_dir = session.run(run_id)
+    with writing(session) as writer:
+        is_stopping = run_dir.current(writer).status is RunStatus.CANCELLING
+        taken = _take_over_if_lost(writer, run_dir) if is_stopping else None
+    if taken is not None:
+        _wind_down_lost(place, session, run_dir, taken)
+
+
+def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
+    end_what_was_stopped(place, target.session)
+    with writing(target.session) as writer:
+        earlier = inbox.already_accepted(writer, saying.said)
+        message = earlier
+        if message is None:
+            overdue = _end_overdue(writer)
+            if overdue is not None and not (saying.mode == PROMPT or saying.if_busy or saying.if_ended_prompt):
+                raise _ended(overdue)  # what was meant as its answer must not begin another run
+            inbox.check_last_seq(writer, saying.expect_seq)
+            message = _accept(writer, target, saying)
+        interrupted = _take_over_interrupted(writer, message)
+        run_dir = target.session.run(message.run_id)
+        run = run_dir.current(writer)
+        # Said again, it may be to a run that lost its executor since: what that left open is to be settled first.
+        lost = earlier is not None and run.status is RunStatus.RUNNING and run.lease_owner is not None
+        mode = str(message.mode)
+        # A run that others began is executed in nobody's foreground; the answer alone goes on with one.
+        drive = saying.drive and not lost and mode in (PROMPT, ANSWER)
+        liveness = _take_if_undriven(run_dir, run, writer, stay=saying.stay) if drive else None
+    if interrupted is not None:
+        with suppress(Conflict):  # something of it cannot be ended: it stays cancelling, and the prompt waits behind it
+            _wind_down_lost(place, target.session, *interrupted)
+    return Acceptance(_accepted(target.session, run, message), liveness, began=mode == PROMPT)
+
+
+def _settle(place: Place, target: Target, operation_id: str | None, said: Input) -> Acceptance:
+    run_dir = target.run()
+    end_what_was_stopped(place, target.session)
+    with writing(target.session) as writer:
+        _end_overdue(writer)
+        run = run_dir.current(writer)
+        waiting = run.waiting_for or {}
+        if waiting.get("kind") != "approval" or operation_id not in (None, waiting.get("operationId")):
+            raise _not_waiting_for_approval(run_dir.view(), operation_id)
+        _check_next_stretch(run_dir, run)
+        message = inbox.answer(writer, run_dir, said)
+        run = run_dir.current(writer)
+        liveness = _take_if_undriven(run_dir, run, writer, stay=False)
+    return Acceptance(_accepted(target.session, run, message), liveness, began=False)
+
+
 def _accept(writer: Writer, target: Target, saying: Saying) -> Message:
-    active = _active_view(writer)
-    if target.run_id is not None and (active is None or active.run.run_id != target.run_id):
-        active = _named_run(target, active, saying)
-    elif active is None and saying.mode not in (None, PROMPT) and not saying.if_ended_prompt:
-        _refuse_ended(target)
-    mode = PROMPT if active is None and saying.if_ended_prompt else route(active, saying.mode, saying.if_busy)
-    if active is None or mode == PROMPT:
-        return _accept_prompt(writer, saying)
+    addressee, asked = _addressee(target, _active_view(writer), saying)
+    mode = route(addressee, asked, saying.if_busy)
+    if addressee is None or mode == PROMPT:
+        return _accept_prompt(writer, saying, standing(addressee, saying.if_busy))
     if mode == ANSWER:
-        run_dir = target.session.run(active.run.run_id)
-        _check_next_stretch(run_dir, active.run)
+        run_dir = target.session.run(addressee.run.run_id)
+        _check_next_stretch(run_dir, addressee.run)
         return inbox.answer(writer, run_dir, saying.said)
-    return inbox.add_input(writer, active.run.run_id, mode, saying.said)
+    return inbox.add_input(writer, addressee.run.run_id, mode, saying.said)
 
 
-def _accept_prompt(writer: Writer, saying: Saying) -> Message:
+def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[RunView | None, str | None]:
+    """The run that decides what becomes of the input, and the kind that is asked for.
+
+    It is the run that holds the slot, or one that was named and waits for its turn. What is said to a run that has
+    ended is a new prompt if it may become one: it never goes to another run instead.
+    """
+    if target.run_id is None or (active is not None and active.run.run_id == target.run_id):
+        if active is None and saying.if_ended_prompt:
+            return None, PROMPT
+        if active is None and saying.mode not in (None, PROMPT):
+            _refuse_ended(target)
+        return active, saying.mode
+    named = target.run().view()
+    if named.run.is_over:
+        if not saying.if_ended_prompt:
+            raise _ended(named.run)
+        return active, PROMPT
+    is_prompt = saying.mode == PROMPT or saying.if_busy in WAITING or saying.if_busy is IfBusy.REJECT
+    return active if is_prompt else named, saying.mode
+
+
+def _accept_prompt(writer: Writer, saying: Saying, standing: Standing) -> Message:
     for run_id in saying.references:
         if writer.session.run(run_id).report() is None:
             raise NotFound(f"{run_id} has no report to cite", session_id=writer.session.session_id, run_id=run_id)
-    order = saying.order()._replace(references=saying.references)
+    order = saying.order()._replace(references=saying.references, at_head=standing is Standing.NEXT)
     message, _ = inbox.accept_prompt(writer, saying.said, order)
     return message
 
@@ -174,21 +234,6 @@ def _check_next_stretch(run_dir: RunDir, run: Run) -> None:
     """
     if not is_executor_alive(run_dir.directory):
         check_executable(run)
-
-
-def _named_run(target: Target, active: RunView | None, saying: Saying) -> RunView | None:
-    """What a run that was named, and does not hold the slot, leaves to do: nothing, or a new prompt."""
-    view = target.run().view()
-    if not view.run.is_over:
-        raise ImpossibleMode(
-            f"{view.run.session_id}/{view.run.run_id} is {view.words} and waits for its turn",
-            hint=f"watch it with: agentrun show -f {view.run.session_id}/{view.run.run_id}",
-            session_id=view.run.session_id,
-            run_id=view.run.run_id,
-        )
-    if not saying.if_ended_prompt:
-        raise _ended(view.run)
-    return active
 
 
 def _not_waiting_for_approval(view: RunView, operation_id: str | None) -> Conflict:
@@ -221,9 +266,17 @@ def _ended(run: Run) -> RunEnded:
     )
 
 
-def _take_if_undriven(run_dir: RunDir, run: Run, writer: Writer) -> int | None:
-    """The executor's lock, if the run should be executed now and nobody does."""
-    due = run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and writer.session.active() == run.run_id
+def _accepted(session: SessionDir, run: Run, message: Message) -> Accepted:
+    """The answer to an input, with the run that is waited for if its own has to."""
+    active = session.active() if run.status is RunStatus.QUEUED else None
+    behind = None if active == run.run_id else active
+    return Accepted(run.session_id, run.run_id, message.seq, str(message.mode), run.status, behind)
+
+
+def _take_if_undriven(run_dir: RunDir, run: Run, writer: Writer, *, stay: bool) -> int | None:
+    """The executor's lock, if nobody holds it and the run is to be executed now; or later, if the caller stays."""
+    has_turn = writer.session.active() == run.run_id or (stay and run.status is RunStatus.QUEUED)
+    due = run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and has_turn
     if not due or is_executor_alive(run_dir.directory):
         return None
     return take_liveness(run_dir.directory)
@@ -235,28 +288,23 @@ def _already_over(run_dir: RunDir, run: Run) -> RunView:
     raise _ended(run)
 
 
+def _take_over_interrupted(writer: Writer, prompt: Message) -> tuple[RunDir, _Taken] | None:
+    """The run that `prompt` has stopped, if nobody is left who would wind it down."""
+    interrupted = writer.interrupted_by(prompt)
+    if interrupted is None:
+        return None
+    run_dir = writer.session.run(interrupted)
+    if run_dir.current(writer).status is not RunStatus.CANCELLING:
+        return None
+    taken = _take_over_if_lost(writer, run_dir)
+    return None if taken is None else (run_dir, taken)
+
+
 class _Taken(NamedTuple):
     """A run that was taken over from an executor that is gone: its lease, and the lock to let go at the end."""
 
     lease: Lease
     liveness: int
-
-
-def _end_what_was_stopped(place: Place, session: SessionDir) -> None:
-    """Winds down the active run if it was told to stop and nobody is left who would do it: whoever comes next does."""
-    run_id = session.active()
-    if run_id is None:
-        return
-    view = session.run(run_id).view()
-    is_told = view.stop_asked or view.status is RunStatus.CANCELLING
-    if not is_told or view.executor not in ("lost", "none"):
-        return
-    run_dir = session.run(run_id)
-    with writing(session) as writer:
-        is_stopping = run_dir.current(writer).status is RunStatus.CANCELLING
-        taken = _take_over_if_lost(writer, run_dir) if is_stopping else None
-    if taken is not None:
-        _wind_down_lost(place, session, run_dir, taken)
 
 
 def _take_over_if_lost(writer: Writer, run_dir: RunDir) -> _Taken | None:

@@ -132,15 +132,24 @@ def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
 
 
 def start_next(place: Place, session: SessionDir) -> None:
-    """Starts the run that has got the slot, unless somebody drives it already."""
+    """Starts the run that has got the slot, detached, unless it was started or its own process waits with it.
+
+    For whoever may have freed the slot, and whoever comes by: a queued run whose process died is not lost.
+    Raises StorageFailed if no process can be started; the run stays queued then.
+    """
     run_id = session.active()
     if run_id is None:
         return
     run_dir = session.run(run_id)
-    if run_dir.load().status is RunStatus.QUEUED and not is_executor_alive(run_dir.directory):
-        liveness = take_liveness(run_dir.directory)
-        if liveness is not None:
-            start_detached(place, run_dir, liveness)
+    if run_dir.load().status is not RunStatus.QUEUED or is_executor_alive(run_dir.directory):
+        return
+    liveness = take_liveness(run_dir.directory)
+    if liveness is None:
+        return
+    if run_dir.load().status is RunStatus.QUEUED:
+        start_detached(place, run_dir, liveness)
+    else:
+        os.close(liveness)  # it was executed, or ended, between the two looks
 
 
 def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent
-from agentrun.errors import AgentrunError
+from agentrun.errors import AgentrunError, TransitionRefused
 from agentrun.executor.asking import stop_outside
 from agentrun.executor.audience import Audience
 from agentrun.executor.heartbeat import Heartbeat
@@ -32,7 +33,7 @@ STUBBORN_PAUSE = 0.5
 STUBBORN_ATTEMPTS = 10
 
 # What each signal means for a run in the foreground. A detached run hands over at SIGTERM instead.
-_SIGNALS: dict[int, str] = {
+SIGNAL_WORDS: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
     signal.SIGHUP: "the terminal was closed (SIGHUP)",
@@ -70,13 +71,21 @@ class Ended(NamedTuple):
 def execute(job: Job) -> Ended:
     """Claims the run and drives it until it ends, waits, or must be left.
 
-    Raises FencedOut if another executor took it over, StorageFailed if nothing more could be recorded.
+    A run that was cancelled before it could be claimed is left as it is. Raises FencedOut if another executor took it
+    over, StorageFailed if nothing more could be recorded.
     """
     return anyio.run(_execute, job)
 
 
 async def _execute(job: Job) -> Ended:
-    stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience)
+    try:
+        stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience)
+    except TransitionRefused:
+        os.close(job.liveness)
+        run = job.session.run(job.run_id).load()
+        if run.is_over:
+            return Ended(run, None)
+        raise
     heartbeat = Heartbeat(job.session.another(), job.run_id, stretch.lease, job.terms.lease)
     heartbeat.start()
     try:
@@ -128,10 +137,10 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
 
 async def _heed_signals(job: Job, stretch: StoredStretch) -> None:
     # What was ignored when the process began stays so: `nohup`, and Ctrl-C for a background job of a script.
-    heeded = [each for each in map(signal.Signals, _SIGNALS) if signal.getsignal(each) is not signal.SIG_IGN]
+    heeded = [each for each in map(signal.Signals, SIGNAL_WORDS) if signal.getsignal(each) is not signal.SIG_IGN]
     with _caught(heeded) as signals:
         if job.signals:
-            stretch.request_stop("signal", _SIGNALS[job.signals[0]], "signal", this_actor())
+            stretch.request_stop("signal", SIGNAL_WORDS[job.signals[0]], "signal", this_actor())
         async for number in signals:
             if stretch.left:
                 continue  # it waits for the user, or for another executor: it is not ours to stop any more
@@ -141,7 +150,7 @@ async def _heed_signals(job: Job, stretch: StoredStretch) -> None:
                 job.leave_now(number)
             else:
                 job.signals.append(number)
-                stretch.request_stop("signal", _SIGNALS[number], "signal", this_actor())
+                stretch.request_stop("signal", SIGNAL_WORDS[number], "signal", this_actor())
 
 
 @contextmanager

@@ -19,7 +19,17 @@ class IfBusy(StrEnum):
     """What a prompt does when the slot is taken."""
 
     REJECT = "reject"
+    QUEUE = "queue"
     STEER = "steer"
+    INTERRUPT = "interrupt"
+
+
+class Standing(StrEnum):
+    """When the turn of an accepted prompt comes."""
+
+    NOW = "it takes the slot"
+    LAST = "it waits behind all others"
+    NEXT = "it comes next, and the run that holds the slot is stopped"
 
 
 MODES = (PROMPT, STEER, FOLLOW_UP, ANSWER)
@@ -39,6 +49,14 @@ POSSIBLE: dict[str, frozenset[RunStatus]] = {
     ANSWER: frozenset({S.WAITING_INPUT}),
 }
 
+# When the turn of a prompt comes that waits for the slot, whatever the run that holds it does. Other policies refuse it
+# or make it something else. A run that is cancelling is stopped already; one that is queued is cancelled at once; one
+# whose executor is gone is wound down by whoever interrupts it.
+WAITING: dict[IfBusy, Standing] = {
+    IfBusy.QUEUE: Standing.LAST,
+    IfBusy.INTERRUPT: Standing.NEXT,
+}
+
 
 def route(active: RunView | None, mode: str | None, if_busy: IfBusy | None) -> str:
     """The kind of an input, given the run that holds the slot (None: it is free) and what the caller asked for.
@@ -51,6 +69,8 @@ def route(active: RunView | None, mode: str | None, if_busy: IfBusy | None) -> s
         raise ImpossibleMode(
             f"no run is active, so there is nothing to {_VERBS[str(mode)]}", hint="send it as a prompt"
         )
+    if if_busy in WAITING and mode in (None, PROMPT):
+        return PROMPT
     if if_busy is IfBusy.STEER and mode in (None, PROMPT):
         mode = STEER
     if if_busy is not None or mode == PROMPT:
@@ -63,6 +83,11 @@ def route(active: RunView | None, mode: str | None, if_busy: IfBusy | None) -> s
     if mode == ANSWER and _waits_for_approval(active):
         raise _needs_approval(active)
     return mode
+
+
+def standing(active: RunView | None, if_busy: IfBusy | None) -> Standing:
+    """When the turn of a prompt comes that `route` has let through."""
+    return Standing.NOW if active is None or if_busy is None else WAITING[if_busy]
 
 
 def _chosen(active: RunView) -> str:

@@ -80,13 +80,17 @@ class RunDetail(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The answer to an input: where it went, as which kind, under which number."""
+    """The answer to an input: where it went, as which kind, under which number.
+
+    `behind` is the run that holds the slot for which the input's run waits.
+    """
 
     session_id: str
     run_id: str
     message_seq: int
     mode: str
     status: RunStatus
+    behind: str | None = None
 
     def to_doc(self) -> Doc:
         """The first line of `send --json`."""

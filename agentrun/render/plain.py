@@ -25,6 +25,7 @@ __all__ = [
     "accepted_line",
     "accepted_text",
     "attention_text",
+    "behind_text",
     "ended_text",
     "error_text",
     "event_text",
@@ -127,7 +128,14 @@ def accepted_text(accepted: Accepted, screen: Screen) -> str:
     """The same in words."""
     run = f"{say(accepted.session_id, screen)}/{say(accepted.run_id, screen)}"
     kind = say(accepted.mode, screen)
-    return f"accepted as {kind} #{accepted.message_seq} of {run} ({accepted.status.value})\n"
+    behind = f" behind {say(accepted.behind, screen)}" if accepted.behind else ""
+    return f"accepted as {kind} #{accepted.message_seq} of {run} ({accepted.status.value}{behind})\n"
+
+
+def behind_text(ahead: RunView, screen: Screen) -> str:
+    """Which run is waited for, by whoever waits for the slot; and what to do if nobody drives that one."""
+    head = f"  queued behind {say(ahead.run.run_id, screen)} ({ahead.words}), Ctrl-C cancels\n"
+    return head + attention_text(ahead, screen)
 
 
 def hints_after_send(view: RunView, screen: Screen) -> str:

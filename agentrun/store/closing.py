@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
-from agentrun.records.message import ENDED, REPORT
+from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store.runs import RunDir
@@ -34,6 +34,45 @@ def finish(
     run = run_dir.append(lease, writer, EventType.RUN_FINISHED, payload)
     publish(writer, run_dir, run)
     return run
+
+
+def stop(writer: Writer, run_dir: RunDir, payload: Doc) -> Run:
+    """Stores an intent to stop a run that is open: the event, then the sentinel. A queued run is over with that.
+
+    `payload` is that of `run.cancel_requested`. Returns the run as it is then.
+    """
+    run_dir.current(writer)
+    run = run_dir.append_as_anyone(writer, EventType.RUN_CANCEL_REQUESTED, payload)
+    if run.status is RunStatus.QUEUED:
+        return finish_queued(writer, run_dir, run.reason)
+    run_dir.write_sentinel(writer)
+    run_dir.write_snapshot(writer)
+    return run
+
+
+def stop_interrupted(writer: Writer, prompt: Message) -> RunDir | None:
+    """Stops the run that held the slot when `prompt` was accepted at the head of the queue, unless it stops already.
+
+    The line of the prompt is the promise that it will be stopped: whoever wrote it may have died over that, and the
+    next writer keeps it. Returns the run that was stopped now.
+    """
+    interrupted = writer.interrupted_by(prompt)
+    if interrupted is None or not writer.session.has_run(interrupted):
+        return None
+    run_dir = writer.session.run(interrupted)
+    run = run_dir.current(writer)
+    if run.is_over or run.ending is not None:
+        return None
+    # Its writer may have died before the sync; the stop must not outlive it.
+    writer.session.messages.sync()
+    payload = {
+        "actor": prompt.actor,
+        "reason": f"interrupted by {prompt.run_id}",
+        "intent": "interrupt",
+        "via": "send",
+    }
+    stop(writer, run_dir, payload)
+    return run_dir
 
 
 def finish_queued(writer: Writer, run_dir: RunDir, reason: str | None) -> Run:

@@ -34,7 +34,8 @@ class Input(NamedTuple):
 class Order(NamedTuple):
     """What a prompt asks for besides its text; with the text, all that is needed to make its run.
 
-    `timeout` is executing time in seconds; `config` is `{path sha256}` of the configuration file.
+    `timeout` is executing time in seconds; `config` is `{path sha256}` of the configuration file. `at_head` puts it
+    before all that wait for the slot, and stops the run that holds it.
     """
 
     agent: str | None = None
@@ -100,7 +101,10 @@ def remember_key(writer: Writer, key: str, seq: int) -> None:
 
 
 def accept_prompt(writer: Writer, said: Input, order: Order) -> tuple[Message, RunDir]:
-    """Accepts a prompt as a new run, which takes the slot if it is free and waits in the queue otherwise."""
+    """Accepts a prompt as a new run, which takes the slot if it is free and waits in the queue otherwise.
+
+    One that goes to the head of the queue stops the run that holds the slot.
+    """
     run_id = _next_run_id(writer)
     behind = [run_dir.run_id for run_dir in writer.open_runs()]
     accept: Doc = {
@@ -111,7 +115,8 @@ def accept_prompt(writer: Writer, said: Input, order: Order) -> tuple[Message, R
         "config": order.config,
         "parentRun": order.parent_run,
         "continues": order.continues,
-        "atHead": order.at_head,
+        # Where nothing is in the way, nothing is interrupted.
+        "atHead": order.at_head and bool(behind),
         "behind": behind,
     }
     message = _append(writer, run_id, PROMPT, said, accept=accept)
@@ -120,6 +125,7 @@ def accept_prompt(writer: Writer, said: Input, order: Order) -> tuple[Message, R
     if not behind:
         writer.take_slot(run_id)
     run_dir.write_snapshot(writer, durable=False)
+    closing.stop_interrupted(writer, message)
     return message, run_dir
 
 
@@ -154,15 +160,9 @@ def request_stop(
     The first intent fixes how the run ends; later ones are only recorded. `force` asks to kill what is alive without
     a grace period, from then on. Returns the run as it is then.
     """
-    run = run_dir.current(writer)
     payload: Doc = {"actor": actor, "reason": reason, "intent": intent, "via": via}
     payload |= {"force": True} if force else {}
-    run = run_dir.append_as_anyone(writer, EventType.RUN_CANCEL_REQUESTED, payload)
-    if run.status is RunStatus.QUEUED:
-        return closing.finish_queued(writer, run_dir, run.reason)
-    run_dir.write_sentinel(writer)
-    run_dir.write_snapshot(writer)
-    return run
+    return closing.stop(writer, run_dir, payload)
 
 
 def request_operation_stop(

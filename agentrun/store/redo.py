@@ -45,6 +45,8 @@ def redo(writer: Writer) -> None:
     for run_id in writer.queue_of(prompt) if prompt else ():
         make_run_again(writer, run_id)
     _free_useless_slot(writer)
+    if prompt is not None:
+        closing.stop_interrupted(writer, prompt)
     for run_dir in list(writer.newest_known_runs()):
         _redo_run(writer, run_dir)
     closing.link_next(writer)

@@ -34,10 +34,13 @@ class Watch:
         """Seconds after which to look even if nothing was reported."""
         return POLL if self.fd is None else SAFETY_LOOK
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Blocks until something may have changed, at most `seconds` or `patience`; whether an event came."""
+    def wait(self, seconds: float | None = None, *, also: int | None = None) -> bool:
+        """Blocks until something may have changed, at most `seconds` or `patience`; whether an event came.
+
+        A descriptor `also` that becomes readable ends it as well; it is the caller's to read.
+        """
         limit = self.patience if seconds is None else min(seconds, self.patience)
-        readable, _, _ = select.select([] if self.fd is None else [self.fd], [], [], limit)
+        readable, _, _ = select.select([fd for fd in (self.fd, also) if fd is not None], [], [], limit)
         self.clear()
         return bool(readable)
 

@@ -67,6 +67,13 @@ class Writer(Held):
         # At the head means behind the run that holds the slot and before those that wait for it.
         return [*behind[:1], prompt.run_id, *behind[1:]] if accept.get("atHead") else [*behind, prompt.run_id]
 
+    @staticmethod
+    def interrupted_by(prompt: Message) -> str | None:
+        """The run that is stopped for `prompt`: it held the slot when the prompt was put at the head of the queue."""
+        accept = prompt.accept or {}
+        behind = accept.get("behind") or ()
+        return behind[0] if accept.get("atHead") and behind and isinstance(behind[0], str) else None
+
     def undelivered(self, run: Run) -> list[Message]:
         """The inputs of `run` that have reached nobody yet, oldest first."""
         delivered = set(run.delivered_inputs)

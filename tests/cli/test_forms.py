@@ -58,7 +58,8 @@ def test_send_of_a_run_that_fails_prints_nothing(home: Home) -> None:
 def test_send_detached_prints_the_run_alone(home: Home) -> None:
     session = home.new()
     sent = home.run("send", session, "analyse", "--detach")
-    assert (sent.code, sent.out, sent.err) == (0, f"{session}/run-1\n".encode(), b"")
+    assert (sent.code, sent.text) == (0, f"{session}/run-1\n")
+    assert sent.said == f"accepted as prompt #1 of {session}/run-1 (queued)\n"
     home.wait_for_status(f"{session}/run-1", "completed")
 
 
@@ -73,7 +74,8 @@ def test_what_joins_a_run_prints_run_number_and_kind(home: Home, until: Until) -
     steered = home.run("steer", session, "only new products")
     assert (steered.code, steered.out, steered.err) == (0, f"{run} 2 steer\n".encode(), b"")
     detached = home.run("send", session, "and stock?", "--detach")
-    assert (detached.code, detached.out, detached.err) == (0, f"{run}\n".encode(), b"")
+    assert (detached.code, detached.text) == (0, f"{run}\n")
+    assert detached.said == f"accepted as follow-up #3 of {run} (running)\n"
 
     joining = home.start("send", session, "and traffic?")
     until(lambda: len(home.messages(session)) == 4, "the acceptance")

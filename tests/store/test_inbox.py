@@ -70,13 +70,17 @@ def test_runs_are_numbered_densely_and_the_first_open_one_has_the_slot(session: 
 
 @pytest.mark.slow
 def test_the_queue_goes_in_its_order_and_the_head_stands_before_it(session: SessionDir) -> None:
-    Executor(session, trees.accept(session).run_id).die()
+    executor = Executor(session, trees.accept(session).run_id)
     trees.accept(session, "second")
     trees.accept(session, "third")
     trees.accept(session, "urgent", order=Order(at_head=True))
     trees.accept(session, "more urgent", order=Order(at_head=True))
+    # What comes to the head stops the one that holds the slot, once.
+    types = [event.type for event in session.run("run-1").all_events()]
+    assert types.count(E.RUN_CANCEL_REQUESTED) == 1
+    executor.wind_down()
     started = []
-    for _ in range(5):
+    for _ in range(4):
         active = session.active()
         assert active is not None
         started.append(active)
@@ -84,7 +88,7 @@ def test_the_queue_goes_in_its_order_and_the_head_stands_before_it(session: Sess
         executor.deliver()
         executor.ask_model()
         executor.complete()
-    assert started == ["run-1", "run-5", "run-4", "run-2", "run-3"]
+    assert started == ["run-5", "run-4", "run-2", "run-3"]
     assert session.active() is None
 
 

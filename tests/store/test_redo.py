@@ -20,6 +20,7 @@ from agentrun.errors import AgentrunError
 from agentrun.records.codec import decode
 from agentrun.records.message import ENDED, QUESTION, REPORT
 from agentrun.states import EventType, RunStatus
+from agentrun.store.inbox import Order
 from agentrun.store.redo import writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
@@ -222,6 +223,43 @@ def only_queued_run_asked_and_not_finished(session: SessionDir) -> None:
     path_of(session, "active").write_text("run-1\n")
 
 
+def _interrupt_and_forget(session: SessionDir, events: int) -> None:
+    """A prompt interrupts run-1; of what that did to run-1, the last `events` events are lost."""
+    snapshot = run_path(session, "run-1", "run.json").read_bytes()
+    trees.accept(session, "now", order=Order(at_head=True))
+    cut_last_line(run_path(session, "run-1", "operations.jsonl"), events)
+    run_path(session, "run-1", "run.json").write_bytes(snapshot)
+    run_path(session, "run-1", "cancel").unlink(missing_ok=True)
+
+
+def interrupt_promised_and_not_stored(session: SessionDir) -> None:
+    Executor(session, trees.accept(session).run_id)
+    _interrupt_and_forget(session, 1)
+
+
+def interrupt_of_one_that_waits_promised_and_not_stored(session: SessionDir) -> None:
+    executor = Executor(session, trees.accept(session).run_id)
+    trees.accept(session, "behind")
+    executor.deliver()
+    executor.ask_model()
+    executor.ask()
+    _interrupt_and_forget(session, 1)
+
+
+def interrupt_of_a_queued_run_promised_and_not_stored(session: SessionDir) -> None:
+    trees.accept(session)
+    _interrupt_and_forget(session, 2)
+    cut_last_line(path_of(session, "messages.jsonl"))
+    path_of(session, "active").write_text("run-1\n")
+
+
+def interrupt_of_a_queued_run_stored_and_not_finished(session: SessionDir) -> None:
+    trees.accept(session)
+    _interrupt_and_forget(session, 1)
+    cut_last_line(path_of(session, "messages.jsonl"))
+    path_of(session, "active").write_text("run-1\n")
+
+
 def unreadable_slot(session: SessionDir) -> None:
     trees.accept(session)
     path_of(session, "active").write_bytes(b"\0\0\0\0\0\0")
@@ -269,16 +307,39 @@ CASES = [
     Case(queued_run_asked_and_not_finished, {"run-1": "running", "run-2": "cancelled"}, "run-1", ["prompt", "ended"]),
     Case(queued_run_ended_without_a_message, {"run-1": "running", "run-2": "cancelled"}, "run-1", ["prompt", "ended"]),
     Case(only_queued_run_asked_and_not_finished, {"run-1": "cancelled"}, None, ["prompt", "ended"]),
+    Case(interrupt_promised_and_not_stored, {"run-1": "cancelling", "run-2": "queued"}, "run-1", ["prompt", "prompt"]),
+    Case(
+        interrupt_of_one_that_waits_promised_and_not_stored,
+        {"run-1": "cancelling", "run-2": "queued", "run-3": "queued"},
+        "run-1",
+        ["prompt", "question", "prompt"],
+    ),
+    Case(
+        interrupt_of_a_queued_run_promised_and_not_stored,
+        {"run-1": "cancelled", "run-2": "queued"},
+        "run-2",
+        ["prompt", "prompt", "ended"],
+    ),
+    Case(
+        interrupt_of_a_queued_run_stored_and_not_finished,
+        {"run-1": "cancelled", "run-2": "queued"},
+        "run-2",
+        ["prompt", "prompt", "ended"],
+    ),
     Case(unreadable_slot, {"run-1": "queued"}, "run-1", ["prompt"]),
     Case(empty_slot, {"run-1": "completed"}, None, ["prompt", "report"]),
     Case(slot_of_a_run_that_is_not_there, {"run-1": "queued"}, "run-1", ["prompt"]),
 ]
-# What only a writer takes up (a sentinel, an answer, the end of a queued run) is not made up by a reader.
+# What only a writer takes up (a sentinel, an answer, an interrupt, the end of a queued run) no reader makes up.
 TAKEN_UP_BY_A_WRITER = (
     sentinel_alone,
     sentinel_on_a_queued_run,
     queued_run_asked_and_not_finished,
     only_queued_run_asked_and_not_finished,
+    interrupt_promised_and_not_stored,
+    interrupt_of_one_that_waits_promised_and_not_stored,
+    interrupt_of_a_queued_run_promised_and_not_stored,
+    interrupt_of_a_queued_run_stored_and_not_finished,
     answer_without_its_event,
     approval_without_its_event,
 )
