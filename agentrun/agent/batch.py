@@ -249,6 +249,7 @@ class Batch:
             may_have_effects=outcome.may_have_effects,
             will_retry=will_retry,
             note=outcome.note,
+            pause=pause_after(attempt) if will_retry else None,
         )
         try:
             await record_fact(self._stretch, finished)

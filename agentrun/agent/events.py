@@ -15,7 +15,7 @@ class RequestFinished(NamedTuple):
     """A model request has ended.
 
     `calls` are `{id name arguments}` each, `question` is what the model asks the user, if it does; `extra` is
-    whatever the model adapter needs to find again in a later stretch.
+    whatever the model adapter needs to find again in a later stretch; `pause` are the seconds before another attempt.
     """
 
     operation_id: str
@@ -29,6 +29,7 @@ class RequestFinished(NamedTuple):
     error: str | None = None
     will_retry: bool = False
     extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
+    pause: float | None = None
 
 
 class ToolRegistered(NamedTuple):
@@ -64,8 +65,8 @@ class ToolFinished(NamedTuple):
     """An attempt of a tool call has ended.
 
     `output` is what the tool printed, whole (a binary file at its start, or bytes); it is kept whatever its
-    bytes are. `will_retry` says that another attempt follows inside the budget; `note` what else there is to
-    know.
+    bytes are. `will_retry` says that another attempt follows inside the budget, after `pause` seconds; `note` what
+    else there is to know.
     """
 
     operation_id: str
@@ -76,6 +77,7 @@ class ToolFinished(NamedTuple):
     may_have_effects: bool = False
     will_retry: bool = False
     note: str | None = None
+    pause: float | None = None
 
 
 AgentEvent = RequestFinished | ToolRegistered | ToolStarted | RemoteIdLearned | ToolFinished
@@ -119,6 +121,7 @@ def _request_finished(event: RequestFinished) -> Doc:
         "question": event.question,
         "error": event.error,
         "willRetry": event.will_retry,
+        "pauseMs": _milliseconds(event.pause),
         "extra": event.extra,
     }
     return payload | {name: value for name, value in rest.items() if value}
@@ -144,5 +147,14 @@ def _tool_finished(event: ToolFinished) -> Doc:
         "mayHaveEffects": event.may_have_effects,
         "attempt": event.attempt,
     }
-    rest = {"error": event.error, "note": event.note, "willRetry": event.will_retry}
+    rest = {
+        "error": event.error,
+        "note": event.note,
+        "willRetry": event.will_retry,
+        "pauseMs": _milliseconds(event.pause),
+    }
     return payload | {name: value for name, value in rest.items() if value}
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

@@ -207,6 +207,7 @@ class _Request:
             "".join(self._pieces),
             error=error,
             will_retry=will_retry,
+            pause=pause_after(attempt) if will_retry else None,
         )
         await record_fact(self._stretch, finished)
 

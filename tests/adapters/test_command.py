@@ -288,3 +288,89 @@ def test_what_a_model_is_told_of_it(tmp_path: Path) -> None:
     ).spec
     assert (spec.name, spec.description, spec.parameters) == ("t", "asks", schema)
     assert (spec.effect, spec.approve, spec.timeout, spec.retries) == ("read", "auto", 30.0, 2)
+
+
+# A write that was cut off: its probe.
+
+DONE = """echo '{"status":"succeeded","result":"12 rows"}'"""
+NOT_DONE = """echo '{"status":"failed"}'"""
+
+
+def cut_off(directory: Path, probe: str, *, script: str = "echo begun; kill -9 $$", **config: Any) -> CommandTool:
+    return shell(directory, script, probe=("sh", "-c", probe), **({"grace": 0.2} | config))
+
+
+@pytest.mark.parametrize(
+    ("script", "timeout", "ending"),
+    [
+        ("echo begun; kill -9 $$", None, "ended by SIGKILL"),
+        pytest.param("echo begun; exec sleep 600", 2.0, "it did not end within 2 s", marks=pytest.mark.slow),
+    ],
+)
+def test_a_write_whose_probe_says_that_it_did_not_happen_may_be_tried_again(
+    tmp_path: Path, script: str, timeout: float | None, ending: str
+) -> None:
+    # covers A37 A60
+    # The time-out is the probe's as well.
+    outcome = call(cut_off(tmp_path, NOT_DONE, script=script, timeout=timeout), Heard())
+    assert (outcome.status, outcome.retryable, outcome.may_have_effects) == (Status.FAILED, True, False)
+    assert outcome.error == f"{ending}; its probe said: failed"
+    assert printed(outcome) == b"begun\n"
+
+
+def test_a_write_whose_probe_says_that_it_happened_has_succeeded(tmp_path: Path) -> None:
+    # covers A60
+    outcome = call(cut_off(tmp_path, DONE), Heard())
+    assert outcome == ToolOutcome(Status.SUCCEEDED, b"12 rows", note="ended by SIGKILL; its probe said: succeeded")
+
+
+@pytest.mark.parametrize("probe", ["""echo '{"status":"running"}'""", """echo '{"status":"unknown"}'""", "exit 1", ""])
+def test_a_write_of_which_nobody_knows_is_not_tried_again(tmp_path: Path, probe: str) -> None:
+    # covers A35 A60
+    outcome = call(cut_off(tmp_path, probe), Heard())
+    assert (outcome.status, outcome.retryable, outcome.may_have_effects) == (Status.FAILED, False, True)
+    assert outcome.error is not None
+    assert outcome.error.startswith("ended by SIGKILL; its probe ")
+
+
+@pytest.mark.parametrize(
+    ("script", "effect"), [("exit 0", "write"), ("exit 1", "write"), ("exit 75", "write"), ("kill -9 $$", "read")]
+)
+def test_a_probe_is_asked_only_about_a_write_that_was_cut_off(tmp_path: Path, script: str, effect: str) -> None:
+    call(cut_off(tmp_path, "touch asked", script=script, effect=effect), Heard())
+    assert not (tmp_path / "asked").exists()
+
+
+def test_a_probe_gets_the_newest_remote_id(tmp_path: Path) -> None:
+    # covers A34
+    script = """echo '{"remoteId":"a"}' >&3; echo '{"remoteId":"b"}' >&3; kill -9 $$"""
+    call(cut_off(tmp_path, "cat > asked", script=script), Heard())
+    assert json.loads((tmp_path / "asked").read_text()) == {"remoteId": "b", "idempotencyKey": "key-1"}
+
+
+@pytest.mark.slow
+def test_a_probe_is_asked_after_the_last_process_of_the_tool_has_ended(tmp_path: Path) -> None:
+    # covers B31
+    """What it left running could still do what the probe denies."""
+    script = "(trap '' TERM; sleep 611) & echo $! > left; kill -9 $$"
+    # One that has ended may still wait for init to collect it.
+    probe = f"""grep -qs 'State:.[RSDT]' "/proc/$(cat left)/status" && touch alive; {NOT_DONE}"""
+    assert call(cut_off(tmp_path, probe, script=script), Heard()).retryable
+    assert not (tmp_path / "alive").exists()
+
+
+@pytest.mark.slow
+def test_a_stop_while_the_probe_is_asked_leaves_what_was_known(tmp_path: Path) -> None:
+    heard = Heard()
+    driven = cut_off(tmp_path, "touch asked; while :; do sleep 0.05; done")
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(driven.call, invocation(), heard.on_remote_id, heard.stopped.append)
+            while not (tmp_path / "asked").exists():  # noqa: ASYNC110 - made by a process
+                await anyio.sleep(0.01)
+            group.cancel_scope.cancel()
+
+    anyio.run(main)
+    (stopped,) = heard.stopped
+    assert (stopped.status, stopped.may_have_effects, stopped.error) == (Status.FAILED, True, "ended by SIGKILL")

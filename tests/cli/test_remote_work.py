@@ -212,3 +212,30 @@ def test_ctrl_c_asks_as_well(home: Home) -> None:
     assert sending.end().code == 130
     assert [each["status"] for each in found(home, session)] == ["cancelled"]
     assert home.status(session) == "cancelled"
+
+
+def test_a_write_is_tried_again_only_if_its_probe_says_that_it_did_not_happen(home: Home) -> None:
+    # covers A9 A37 A60 B38
+    """Cut off before the effect once, then after it; then nobody knows: one effect each, and never a second one."""
+    tools = {
+        "before": ("test -e before || { touch before; kill -9 $$; }; echo x >> before-effects", "failed"),
+        "after": ("echo x >> after-effects; kill -9 $$", "succeeded"),
+        "unsure": ("echo x >> unsure-effects; kill -9 $$", "unknown"),
+    }
+    for name, (script, word) in tools.items():
+        probe = ["/bin/sh", "-c", f"""echo '{{"status":"{word}"}}'"""]
+        home.tool(name, script, effect="write", approve="auto", retries=3, probe=probe)
+    home.model({"calls": [{"name": name} for name in tools]}, {"text": "a report"})
+    session = home.new()
+    assert home.run("send", session, "x").code == 0
+    assert [(home.path / f"{name}-effects").read_text() for name in tools] == ["x\n"] * 3
+    attempts = [(e["payload"]["operationId"], e["payload"]["attempt"]) for e in home.events(session, "tool.started")]
+    assert sorted(attempts) == [("op-2", 1), ("op-2", 2), ("op-3", 1), ("op-4", 1)]
+    ended = [event["payload"] for event in home.events(session, "tool.finished")]
+    (again,) = [each for each in ended if each.get("willRetry")]
+    assert (again["error"], again["pauseMs"]) == ("ended by SIGKILL; its probe said: failed", 200)
+    last = {each["operationId"]: (each["status"], each["mayHaveEffects"]) for each in ended}
+    assert last == {"op-2": ("succeeded", False), "op-3": ("succeeded", False), "op-4": ("failed", True)}
+    keys = {e["payload"]["idempotencyKey"] for e in home.events(session, "tool.registered")}
+    assert len(keys) == 3
+    assert home.view(f"{session}/1")["usage"]["retries"] == 1

@@ -1,22 +1,24 @@
 """A tool that is a command: arguments as JSON on its stdin, the result on its stdout.
 
 Exit 0 is a success and 75 a failure for now; every other end is a failure, and the end of stderr says why. A
-line `{"remoteId": "..."}` on file descriptor 3 is passed on at once. Whatever the command does - floods its
-output, leaves a child behind, speaks nonsense on descriptor 3, cannot be started - the outcome says so and
-nothing raises.
+line `{"remoteId": "..."}` on file descriptor 3 is passed on at once. Of a write that was cut off - it took too
+long, something killed it - the tool's `probe` is asked, after its last process has ended. Whatever the command
+does - floods its output, leaves a child behind, speaks nonsense on descriptor 3, cannot be started - the outcome
+says so and nothing raises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
-from agentrun.adapters.process import CannotStart, Outcome, run_process
+from agentrun.adapters.process import CannotStart, Outcome, end_marked, run_process
 from agentrun.adapters.surroundings import Surroundings
+from agentrun.adapters.tools.outside import CommandOutside
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
 from agentrun.agent.protocols import Invocation, ToolOutcome, ToolSpec
 from agentrun.config import ToolConfig
 from agentrun.records.codec import decode, encode_line
-from agentrun.records.operation import WRITE
+from agentrun.records.operation import TOOL, WRITE, Operation
 from agentrun.states import OperationStatus as Status
 
 # EX_TEMPFAIL of sysexits.h.
@@ -68,7 +70,39 @@ class CommandTool:
         except BaseException:
             on_stopped(self._stopped(bool(started), ended[0] if ended else None, lines))
             raise
-        return self._outcome(outcome, lines)
+        known = self._outcome(outcome, lines)
+        if not known.may_have_effects or outcome.survivors or self._config.probe is None:
+            return known
+        try:
+            return await self._probed(invocation, known, lines.last)
+        except BaseException:
+            # Stopped over asking: whoever winds the run down asks again.
+            on_stopped(known)
+            raise
+
+    async def _probed(self, invocation: Invocation, known: ToolOutcome, remote_id: str | None) -> ToolOutcome:
+        """What is known of a write that was cut off, once its probe was asked. Only `failed` lets it be tried again."""
+        operation_id, key = invocation.operation_id, invocation.idempotency_key
+        # What is alive could still do what the probe denies.
+        if await end_marked(self._surroundings.marker(operation_id), grace=self._config.grace):
+            return known
+        operation = Operation(
+            operation_id, TOOL, self._config.name, effect=WRITE, idempotency_key=key, remote_id=remote_id
+        )
+        outside = CommandOutside(
+            {self._config.name: self._config}, self._surroundings, directory=self._directory, secrets=self._secrets
+        )
+        probed = await outside.probe(operation)
+        said = f"{known.error}; {probed.evidence}"
+        match probed.status:
+            case "succeeded":
+                return _with_output(known, probed.result)._replace(
+                    status=Status.SUCCEEDED, error=None, may_have_effects=False, note=_joined(known.note, said)
+                )
+            case "failed":
+                return known._replace(status=Status.FAILED, error=said, may_have_effects=False, retryable=True)
+            case _:
+                return known._replace(error=said)
 
     async def _run(
         self,
@@ -135,15 +169,15 @@ class _RemoteIdLines:
 
     def __init__(self, on_remote_id: Callable[[str], Awaitable[None]]) -> None:
         self.ignored = 0
+        self.last: str | None = None
         self._on_remote_id = on_remote_id
-        self._last: str | None = None
 
     async def take(self, line: bytes) -> None:
         remote_id = _remote_id(line)
         if remote_id is None:
             self.ignored += bool(line.strip())
-        elif remote_id != self._last:
-            self._last = remote_id
+        elif remote_id != self.last:
+            self.last = remote_id
             await self._on_remote_id(remote_id)
 
 
@@ -155,6 +189,19 @@ def _remote_id(line: bytes) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return str(value) or None
+
+
+def _with_output(known: ToolOutcome, result: bytes | None) -> ToolOutcome:
+    """`known` with the whole result, where there is one, for the beginning that had been printed."""
+    if result is None:
+        return known
+    if not isinstance(known.output, bytes):
+        known.output.close()
+    return known._replace(output=result)
+
+
+def _joined(*notes: str | None) -> str | None:
+    return "; ".join(note for note in notes if note) or None
 
 
 def _note(outcome: Outcome, lines: _RemoteIdLines) -> str | None:
