@@ -457,7 +457,7 @@ class Fold:
         self.run |= {"formatVersion": 1, "runId": event["runId"], "sessionId": event["sessionId"], "status": "queued"}
         self.run |= {"generation": 0, "createdAt": event["at"], "updatedAt": event["at"], "attempts": 0, "force": False}
         self.run |= {"deliveredInputs": [], "returnedInputs": [], "appliedSeq": 1}
-        self.run["usage"] = dict.fromkeys(counts, 0) | {"inputTokens": None, "outputTokens": None}
+        self.run["usage"] = dict.fromkeys(counts, 0) | {"inputTokens": None, "outputTokens": None, "costUsd": None}
 
     def _change(self, event: Doc) -> None:
         payload, run, usage = event["payload"], self.run, self.run["usage"]

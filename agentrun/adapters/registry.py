@@ -1,9 +1,7 @@
 """Makes an agent of what the configuration says: the one place that knows all adapters.
 
 What is configured but cannot be driven by this version is refused in words, never passed over: a run that
-ignored a check or a limit would promise what nobody keeps. The key settings of a
-model (`base_url`, `api_key_*`) mean nothing to a scripted one, and are left for the day when another model
-stands in its place.
+ignored a check or a limit would promise what nobody keeps.
 """
 
 from __future__ import annotations
@@ -12,19 +10,17 @@ import os
 from typing import NoReturn
 
 from agentrun.adapters.agents.command import CommandAgent
-from agentrun.adapters.models.scripted import load_script
+from agentrun.adapters.models.choosing import build_model, key_variables
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.command import CommandTool
 from agentrun.adapters.tools.outside import CommandOutside
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.outside import Outside
-from agentrun.agent.protocols import Agent, Limits, Model, Tool
+from agentrun.agent.protocols import Agent, Limits, Tool
 from agentrun.config import MCP_PREFIX, AgentConfig, Config
 from agentrun.errors import ConfigError
 
 __all__ = ["Surroundings", "build_agent", "build_outside"]
-
-SCRIPTED = "scripted:"
 
 
 def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
@@ -44,21 +40,12 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
         _refuse(agent, "compact_above_tokens", "agents that keep their whole history in view")
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens)
     tools = [_tool(config, agent, name, surroundings) for name in agent.tools]
-    return LoopAgent(_model(config, agent), tools, limits, agent.system)
+    return LoopAgent(build_model(config, agent, surroundings), tools, limits, agent.system)
 
 
 def build_outside(config: Config, surroundings: Surroundings) -> Outside:
     """What can be asked about the actions of the run that `surroundings` names, whichever agent asked for them."""
     return CommandOutside(config.tools, surroundings, directory=config.directory, secrets=_secrets(config))
-
-
-def _model(config: Config, agent: AgentConfig) -> Model:
-    model = agent.model or ""
-    if model.startswith(SCRIPTED):
-        return load_script(os.path.join(config.directory, model.removeprefix(SCRIPTED)))
-    if model == "local" or model.startswith(("openai:", "anthropic:")):
-        _refuse(agent, f"the model {model!r}", "scripted models (scripted:FILE)")
-    raise ConfigError(f"agent {agent.name!r}: {model!r} is no model that this version drives; write {SCRIPTED}FILE")
 
 
 def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundings) -> Tool:
@@ -69,7 +56,7 @@ def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundi
 
 def _secrets(config: Config) -> set[str]:
     """The variables that no tool and no agent from outside must inherit."""
-    return {each.api_key_env for each in config.agents.values() if each.api_key_env}
+    return key_variables(config.agents.values())
 
 
 def _refuse(agent: AgentConfig, what: str, instead: str) -> NoReturn:

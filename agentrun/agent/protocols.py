@@ -80,7 +80,8 @@ class ModelRequest(NamedTuple):
     """All that a model sees, valid at every point: each call has exactly one result.
 
     `replies` are this run's earlier replies, `last_input` the text of the user input that was delivered last,
-    `results` the result of the last finished call of each tool by its name.
+    `results` the result of the last finished call of each tool by its name. `reply_schema` is a JSON schema that
+    the reply's text has to keep to, for a model that can be held to one.
     """
 
     system: str
@@ -89,15 +90,20 @@ class ModelRequest(NamedTuple):
     last_input: str
     replies: tuple[ModelReply, ...]
     results: dict[str, str]
+    reply_schema: Doc | None = None
 
 
 class ModelFailed(Exception):
-    """A model request gave no reply; `retryable` says whether another attempt may help."""
+    """A model request gave no reply; `retryable` says whether another attempt may help.
 
-    def __init__(self, reason: str, *, retryable: bool = False) -> None:
+    `retry_after` is how many seconds its server wants to be left alone first, if it has said so.
+    """
+
+    def __init__(self, reason: str, *, retryable: bool = False, retry_after: float | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retryable = retryable
+        self.retry_after = retry_after
 
 
 class Model(Protocol):

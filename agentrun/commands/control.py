@@ -139,7 +139,7 @@ def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
             if overdue is not None and not (saying.mode == PROMPT or saying.if_busy or saying.if_ended_prompt):
                 raise _ended(overdue)  # what was meant as its answer must not begin another run
             inbox.check_last_seq(writer, saying.expect_seq)
-            message = _accept(writer, target, saying)
+            message = _accept(place, writer, target, saying)
         interrupted = _take_over_interrupted(writer, message)
         run_dir = target.session.run(message.run_id)
         run = run_dir.current(writer)
@@ -164,21 +164,21 @@ def _settle(place: Place, target: Target, operation_id: str | None, said: Input)
         waiting = run.waiting_for or {}
         if waiting.get("kind") != "approval" or operation_id not in (None, waiting.get("operationId")):
             raise _not_waiting_for_approval(run_dir.view(), operation_id)
-        _check_next_stretch(run_dir, run)
+        _check_next_stretch(place, run_dir, run)
         message = inbox.answer(writer, run_dir, said)
         run = run_dir.current(writer)
         liveness = _take_if_undriven(run_dir, run, writer, stay=False)
     return Acceptance(_accepted(target.session, run, message), liveness, began=False)
 
 
-def _accept(writer: Writer, target: Target, saying: Saying) -> Message:
+def _accept(place: Place, writer: Writer, target: Target, saying: Saying) -> Message:
     addressee, asked = _addressee(target, _active_view(writer), saying)
     mode = route(addressee, asked, saying.if_busy)
     if addressee is None or mode == PROMPT:
         return _accept_prompt(writer, saying, standing(addressee, saying.if_busy))
     if mode == ANSWER:
         run_dir = target.session.run(addressee.run.run_id)
-        _check_next_stretch(run_dir, addressee.run)
+        _check_next_stretch(place, run_dir, addressee.run)
         return inbox.answer(writer, run_dir, saying.said)
     return inbox.add_input(writer, addressee.run.run_id, mode, saying.said)
 
@@ -227,13 +227,13 @@ def _end_overdue(writer: Writer) -> Run | None:
     return run_dir.seen if end_overdue(writer, run_dir) else None
 
 
-def _check_next_stretch(run_dir: RunDir, run: Run) -> None:
+def _check_next_stretch(place: Place, run_dir: RunDir, run: Run) -> None:
     """An answer is not taken if nobody could go on with it: the run would be lost instead of waiting.
 
     Raises ConfigError.
     """
     if not is_executor_alive(run_dir.directory):
-        check_executable(run)
+        check_executable(place, run)
 
 
 def _not_waiting_for_approval(view: RunView, operation_id: str | None) -> Conflict:

@@ -6,7 +6,7 @@ This is the only place that starts another agentrun.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from agentrun.commands.place import Place
@@ -66,7 +66,7 @@ def make_order(place: Place, agent: str | None, timeout: float | None) -> Order:
 
     config = load_config(place.config_path)
     chosen = config.agent(agent)
-    _check_agent(config, chosen)
+    _check_agent(config, chosen, place.environment)
     return Order(
         agent=chosen.name,
         timeout=chosen.timeout if timeout is None else timeout,
@@ -95,10 +95,10 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
     return ended
 
 
-def check_executable(run: Run) -> None:
+def check_executable(place: Place, run: Run) -> None:
     """Raises ConfigError if what the run was accepted with is gone, or cannot be driven any more."""
     config = _config_of(run, warn=lambda _: None)
-    _check_agent(config, config.agent(run.agent))
+    _check_agent(config, config.agent(run.agent), place.environment)
 
 
 def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
@@ -214,11 +214,11 @@ def _surroundings(place: Place, session: SessionDir, run_dir: RunDir, config: Co
     )
 
 
-def _check_agent(config: Config, agent: AgentConfig) -> None:
+def _check_agent(config: Config, agent: AgentConfig, environment: Mapping[str, str]) -> None:
     """Raises ConfigError if the agent cannot be driven: it is built for a run that does not exist, and thrown away."""
     from agentrun.adapters.registry import Surroundings, build_agent
 
-    build_agent(config, agent, Surroundings("", None, "", "", "", "", "", {}))
+    build_agent(config, agent, Surroundings("", None, "", "", "", "", "", environment))
 
 
 def _config_of(run: Run, warn: Callable[[str], None]) -> Config:

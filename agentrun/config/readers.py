@@ -32,6 +32,14 @@ def count(at_least: int) -> Reader:
     return reader(f"a whole number of at least {at_least}", lambda v: type(v) is int and v >= at_least)
 
 
+def number(at_least: float, at_most: float) -> Reader:
+    return reader(
+        f"a number from {at_least:g} to {at_most:g}",
+        lambda v: type(v) in (int, float) and at_least <= v <= at_most,
+        float,
+    )
+
+
 def seconds(at_least: float = 0.001) -> Reader:
     def read(value: Any) -> float:
         try:
@@ -74,3 +82,4 @@ schema = reader(
     "a JSON schema as a table, without dates and infinite numbers",
     lambda value: isinstance(value, dict) and _is_json(value),
 )
+yes_or_no = reader("true or false", lambda value: isinstance(value, bool))

@@ -15,6 +15,8 @@ MAX_ATTEMPTS = 3
 # ended by a clock that nobody set: there is no time-out unless the configuration or the command line has one.
 MAX_TURNS = 50
 MAX_TOOL_CALLS = 200
+# How long a model's endpoint may say nothing: a model on a small machine reads a long history for minutes.
+REQUEST_TIMEOUT_SECONDS = 300.0
 # Between SIGTERM and SIGKILL.
 GRACE_SECONDS = 5.0
 
@@ -68,6 +70,11 @@ class AgentConfig(NamedTuple):
     base_url: str | None = None
     api_key_env: str | None = None
     api_key_command: tuple[str, ...] | None = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    request_timeout: float = REQUEST_TIMEOUT_SECONDS
+    finish_reason: Literal["required", "optional"] = "required"
+    may_ask: bool = True
     system: str = ""
     tools: tuple[str, ...] = ()
     checks: tuple[tuple[str, ...], ...] = ()

@@ -21,6 +21,7 @@ NO_USAGE: Doc = {
     "retries": 0,
     "inputTokens": None,
     "outputTokens": None,
+    "costUsd": None,
     "executingMs": 0,
 }
 
@@ -242,6 +243,14 @@ def _counted(usage: Doc, **more: int | None) -> Doc:
     return counted
 
 
+def _with_cost(usage: Doc, cost: object) -> Doc:
+    """`usage` with the dollars of one more request; where its price is not known, the sum stays what it was."""
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return usage
+    # Rounded, so that every reader of the same events writes the same digits.
+    return usage | {"costUsd": round((usage["costUsd"] or 0) + cost, 9)}
+
+
 def _lease_acquired(run: Run, event: Event) -> Run:
     return run._replace(
         lease_owner=event.payload.get("owner"),
@@ -349,7 +358,8 @@ def _operation_usage(run: Run, event: Event) -> Doc:
             return _counted(run.usage, toolCalls=int(first), retries=int(not first))
         case E.MODEL_REQUEST_FINISHED:
             usage: Any = payload.get("usage") or {}
-            return _counted(run.usage, inputTokens=usage.get("inputTokens"), outputTokens=usage.get("outputTokens"))
+            counted = _counted(run.usage, inputTokens=usage.get("inputTokens"), outputTokens=usage.get("outputTokens"))
+            return _with_cost(counted, usage.get("costUsd"))
         case _:
             return run.usage
 

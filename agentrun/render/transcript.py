@@ -50,7 +50,9 @@ def usage_words(usage: Doc) -> list[str]:
         (usage.get("retries"), "retry"),
         (sum(tokens), "token"),
     )
-    return [_counted(number, word) for number, word in counts if isinstance(number, int) and number]
+    words = [_counted(number, word) for number, word in counts if isinstance(number, int) and number]
+    cost = usage.get("costUsd")
+    return [*words, f"${cost:.4f}"] if isinstance(cost, int | float) and cost > 0 else words
 
 
 def conversation(detail: RunDetail, screen: Screen) -> list[str]:

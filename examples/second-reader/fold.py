@@ -91,7 +91,7 @@ class Fold:
             "force": False,
         }
         self.run |= {"deliveredInputs": [], "returnedInputs": [], "attempts": 0, "appliedSeq": accepted["seq"]}
-        self.usage: Record = dict.fromkeys(USAGE, 0) | {"inputTokens": None, "outputTokens": None}
+        self.usage: Record = dict.fromkeys(USAGE, 0) | dict.fromkeys(("inputTokens", "outputTokens", "costUsd"))
         self.operations: dict[str, Record] = {}  # all of them; the one that an event was about last is the last
         self.gone: set[str] = set()  # those that have ended and are not unresolved
         self.settled: set[str] = set()
@@ -165,6 +165,9 @@ class Fold:
             for name in ("inputTokens", "outputTokens"):
                 number = number_in(payload.get("usage") or {}, name)
                 usage[name] = usage[name] if number is None else (usage[name] or 0) + number
+            cost = (payload.get("usage") or {}).get("costUsd")
+            if isinstance(cost, int | float) and not isinstance(cost, bool):
+                usage["costUsd"] = round((usage["costUsd"] or 0) + cost, 9)
         elif kind in ("run.waiting_input", "run.lease_released", "run.finished"):
             usage["executingMs"] += number_in(payload, "executingMs") or 0
 

@@ -1,0 +1,75 @@
+"""From the name of a model to the model: `PROVIDER:NAME`, one row of a table for each provider."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from agentrun.adapters.models import anthropic, openai_compatible
+from agentrun.adapters.models.scripted import load_script
+from agentrun.adapters.models.settings import Key, ModelSettings
+from agentrun.adapters.surroundings import Surroundings
+from agentrun.agent.protocols import Model
+from agentrun.config import AgentConfig, Config, nearest
+from agentrun.errors import ConfigError
+
+# Each with what it takes its key from where the configuration names no endpoint and no key of its own.
+_DEFAULT_KEYS = {
+    "openai": openai_compatible.DEFAULT_KEY_VARIABLE,
+    "anthropic": anthropic.DEFAULT_KEY_VARIABLE,
+}
+_MODELS: dict[str, Callable[[ModelSettings], Model]] = {
+    "openai": openai_compatible.OpenAICompatibleModel,
+    "anthropic": anthropic.AnthropicModel,
+    "scripted": lambda settings: load_script(os.path.join(settings.directory, settings.name)),
+}
+
+
+def build_model(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Model:
+    """The model that `agent` names. Raises ConfigError if there is no such provider, or it lacks what it needs."""
+    provider, colon, name = (agent.model or "").partition(":")
+    make = _MODELS.get(provider)
+    if make is None or not colon or not name:
+        forms = ", ".join(f"{known}:NAME" for known in _MODELS)
+        raise ConfigError(
+            f"agent {agent.name!r}: {agent.model!r} is no model{nearest(provider, _MODELS)}",
+            hint=f"write one of: {forms}",
+        )
+    return make(_settings(config, agent, name, surroundings))
+
+
+def key_variables(agents: Iterable[AgentConfig]) -> set[str]:
+    """The variables from which models take their keys: no tool must inherit them."""
+    return {variable for variable in map(key_variable, agents) if variable}
+
+
+def key_variable(agent: AgentConfig) -> str | None:
+    """The variable that holds the key of the agent's model, if it takes one.
+
+    A key that the configuration does not name goes to the provider whose it is and to no other address.
+    """
+    if agent.api_key_env or agent.api_key_command or agent.base_url:
+        return agent.api_key_env
+    return _DEFAULT_KEYS.get((agent.model or "").partition(":")[0])
+
+
+def _settings(config: Config, agent: AgentConfig, name: str, surroundings: Surroundings) -> ModelSettings:
+    key = Key(
+        variable=key_variable(agent),
+        command=agent.api_key_command,
+        directory=os.path.abspath(config.directory),
+        environment=surroundings.environment,
+    )
+    return ModelSettings(
+        agent=agent.name,
+        name=name,
+        key=key,
+        base_url=agent.base_url,
+        temperature=agent.temperature,
+        max_output_tokens=agent.max_output_tokens,
+        silence=agent.request_timeout,
+        finish_reason=agent.finish_reason,
+        may_ask=agent.may_ask,
+        directory=config.directory,
+        environment=surroundings.environment,
+    )

@@ -1,0 +1,284 @@
+"""The models behind real APIs, against servers that say exactly what a test wants them to say, or stop saying it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agentrun.adapters.models.anthropic import AnthropicModel
+from agentrun.adapters.models.openai_compatible import OpenAICompatibleModel
+from agentrun.adapters.models.settings import Key, ModelSettings
+from agentrun.agent.loop import LoopAgent
+from agentrun.agent.protocols import (
+    ChatMessage,
+    Limits,
+    Model,
+    ModelFailed,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolSpec,
+)
+from agentrun.states import RunStatus
+from agentrun.testing.fakes import FakeTool
+from agentrun.testing.stretch import FakeStretch
+
+pytestmark = pytest.mark.slow  # loading an SDK takes a second
+
+KEY = "sk-very-secret-0123456789"
+PATIENCE = 30.0
+QUERY = ToolSpec("query", "asks", {"type": "object", "properties": {"sql": {"type": "string"}}})
+HELLO = (ChatMessage("user", "hello"),)
+
+
+def model(wire: Any, endpoint: Any, **settings: Any) -> Model:
+    key = Key(variable="KEY", environment={"KEY": KEY})
+    make = {"openai": OpenAICompatibleModel, "anthropic": AnthropicModel}[wire.dialect]
+    return make(ModelSettings(**({"agent": "a", "name": "m", "key": key, "base_url": endpoint.url} | settings)))
+
+
+def request(*messages: ChatMessage, tools: tuple[ToolSpec, ...] = (), system: str = "") -> ModelRequest:
+    return ModelRequest(system, messages or HELLO, tools, "hello", (), {})
+
+
+def ask(model: Model, asked: ModelRequest | None = None, texts: list[str] | None = None) -> ModelReply:
+    async def on_text(text: str) -> None:
+        if texts is not None:
+            texts.append(text)
+
+    async def complete() -> ModelReply:
+        return await model.complete(asked or request(), on_text)
+
+    return anyio.run(complete)
+
+
+def failure(model: Model) -> ModelFailed:
+    with pytest.raises(ModelFailed) as failed:
+        ask(model)
+    return failed.value
+
+
+def test_a_reply_streams_and_is_counted(wire: Any, endpoint: Any) -> None:
+    endpoint.will(wire.stream("Hel", "lo ", "there"))
+    texts: list[str] = []
+    reply = ask(model(wire, endpoint, temperature=0.5), request(system="be kind"), texts)
+    assert texts == ["Hel", "lo ", "there"]
+    assert reply == ModelReply("Hello there", usage={"inputTokens": 11, "outputTokens": 7, "costUsd": None})
+    assert endpoint.paths == [wire.path]
+    assert endpoint.requests[0]["temperature"] == 0.5
+    assert "be kind" in json.dumps(endpoint.requests[0])
+    sent = endpoint.headers[0]
+    assert KEY in (sent.get("authorization", "") + sent.get("x-api-key", ""))
+
+
+def test_calls_in_pieces_and_side_by_side(wire: Any, endpoint: Any) -> None:
+    calls = (
+        {"id": "c1", "name": "query", "arguments": '{"sql": "select 1"}'},
+        {"id": "c2", "name": "query", "arguments": '{"sql": '},
+        {"id": "c3", "name": "query", "arguments": ""},
+    )
+    endpoint.will(wire.stream("Looking.", calls=calls))
+    reply = ask(model(wire, endpoint), request(tools=(QUERY,)))
+    assert reply.text == "Looking."
+    assert reply.calls == (
+        ToolCall("c1", "query", {"sql": "select 1"}),
+        ToolCall("c2", "query", '{"sql": '),  # no JSON: kept as it came, the loop says so to the model
+        ToolCall("c3", "query", {}),
+    )
+    assert "query" in json.dumps(endpoint.requests[0]["tools"])
+
+
+def test_a_question_to_the_user_is_no_tool_call(wire: Any, endpoint: Any) -> None:
+    call = {"id": "c1", "name": "ask_user", "arguments": '{"question": "Which month?"}'}
+    endpoint.will(wire.stream(calls=(call,)))
+    reply = ask(model(wire, endpoint))
+    assert (reply.question, reply.calls) == ("Which month?", ())
+    endpoint.will(wire.stream("x"))
+    ask(model(wire, endpoint, may_ask=False))
+    assert "ask_user" not in json.dumps(endpoint.requests[1])
+
+
+def test_whatever_a_run_holds_is_put_so_that_an_api_takes_it(wire: Any, endpoint: Any) -> None:
+    """# covers A36: each call has its one result, also one that was wrong."""
+    calls = (ToolCall("a b/c", "no such tool!", '{"half'), ToolCall("c2", "query", {"sql": "x"}))
+    history = (
+        ChatMessage("user", "one"),
+        ChatMessage("user", "two"),
+        ChatMessage("assistant", "", calls=calls),
+        ChatMessage("tool", "there is no such tool", call_id="a b/c"),
+        ChatMessage("tool", "", call_id="c2"),
+        ChatMessage("user", "go on"),
+    )
+    endpoint.will(wire.stream("ok"))
+    ask(model(wire, endpoint), request(*history, tools=(QUERY,)))
+    messages = endpoint.requests[0]["messages"]
+    roles = [message["role"] for message in messages]
+    assert all(roles[at] != "user" or roles[at + 1] != "user" for at in range(len(roles) - 1))
+    text = json.dumps(messages)
+    assert "one\\n\\ntwo" in text or ("one" in text and "two" in text)
+    assert "no_such_tool_" in text
+    assert "no such tool!" not in text
+    assert text.count("a_b_c") == 2
+    assert "invalid_json" in text
+
+
+STATUSES = [(400, False), (401, False), (403, False), (404, False), (422, False)]
+STATUSES += [(408, True), (409, True), (429, True), (500, True), (502, True), (503, True), (529, True)]
+
+
+@pytest.mark.parametrize(("status", "retryable"), STATUSES)
+def test_which_statuses_are_worth_another_attempt(wire: Any, endpoint: Any, status: int, retryable: bool) -> None:
+    endpoint.will_fail(status, f"no, since {KEY} is wrong", headers="Retry-After: 7\r\n")
+    failed = failure(model(wire, endpoint))
+    assert failed.retryable is retryable
+    assert f"HTTP {status}: no, since [redacted] is wrong" in failed.reason
+    assert failed.retry_after == (7.0 if retryable else None)
+    assert len(endpoint.requests) == 1, "the SDK must not retry by itself"
+
+
+def test_a_date_to_come_back_and_one_that_is_nonsense(wire: Any, endpoint: Any) -> None:
+    endpoint.will_fail(429, "later", headers="Retry-After: Fri, 31 Dec 2100 23:59:59 GMT\r\n")
+    assert failure(model(wire, endpoint)).retry_after == 600.0
+    endpoint.will_fail(429, "later", headers="Retry-After: soon\r\n")
+    assert failure(model(wire, endpoint)).retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda wire: wire.stream("half", ends=False), "without a finish reason"),
+        (lambda wire: b"", "without a finish reason"),
+        (lambda wire: wire.stream(), "the reply was empty"),
+        (lambda wire: wire.stream("half", ends=False) + wire.error("overloaded_error", "too much"), "too much"),
+        (lambda wire: wire.stream("half", ends=False) + b"event: message_stop\ndata: {nonsense\n\n", "no JSON"),
+    ],
+)
+def test_a_stream_that_is_cut_or_broken_is_tried_again(
+    wire: Any, endpoint: Any, answer: Callable[[Any], bytes], says: str
+) -> None:
+    endpoint.will(answer(wire))
+    failed = failure(model(wire, endpoint))
+    assert says in failed.reason
+    assert failed.retryable
+
+
+def test_an_error_in_a_stream_that_no_attempt_helps(wire: Any, endpoint: Any) -> None:
+    endpoint.will(wire.stream("half", ends=False) + wire.error("invalid_request_error", f"bad {KEY}"))
+    failed = failure(model(wire, endpoint))
+    assert "bad [redacted]" in failed.reason
+    assert not failed.retryable
+
+
+def test_a_server_that_never_sends_a_reason(wire: Any, endpoint: Any) -> None:
+    endpoint.will(wire.stream("whole", ends=False))
+    assert ask(model(wire, endpoint, finish_reason="optional")).text == "whole"
+
+
+@pytest.mark.parametrize(("stop", "expected"), [("length", "max_tokens"), ("content_filter", "refusal")])
+def test_a_reply_that_was_cut_off_says_why_and_calls_nothing(
+    wire: Any, endpoint: Any, stop: str, expected: str
+) -> None:
+    call = {"id": "c1", "name": "query", "arguments": '{"sql": "x"}'}
+    endpoint.will(wire.stream("half", calls=(call,), stop=stop))
+    reply = ask(model(wire, endpoint), request(tools=(QUERY,)))
+    assert (reply.stop_reason, reply.calls, reply.text) == (expected, (), "half")
+
+
+def test_a_connection_that_breaks_or_is_refused_is_tried_again(wire: Any, endpoint: Any) -> None:
+    endpoint.will_drop()
+    assert failure(model(wire, endpoint)).retryable
+    endpoint.will(b"5\r\nhal", headers="Transfer-Encoding: chunked\r\n")
+    assert failure(model(wire, endpoint)).retryable
+    url = endpoint.url
+    endpoint.close()
+    failed = failure(model(wire, endpoint, base_url=url.replace("//", "//ann:pass@")))
+    assert failed.retryable
+    assert "the connection to http://[redacted]@127.0.0.1" in failed.reason
+
+
+def test_a_silent_server_is_given_up(wire: Any, endpoint: Any) -> None:
+    endpoint.will(wire.stream("half", ends=False), stays=True)
+    failed = failure(model(wire, endpoint, silence=0.2))
+    assert failed.retryable
+    assert "said nothing for 0.2 s" in failed.reason
+
+
+def test_a_cancelled_request_is_seen_by_the_server_at_once(wire: Any, endpoint: Any) -> None:
+    """# covers A46 B27: the connection is closed, not left to a collector or a time-out."""
+    endpoint.will(wire.stream("half", ends=False), stays=True)
+
+    async def cancelled() -> None:
+        async def on_text(text: str) -> None:
+            scope.cancel()
+
+        with anyio.CancelScope() as scope:
+            await model(wire, endpoint).complete(request(), on_text)
+        assert scope.cancelled_caught
+        with anyio.fail_after(PATIENCE):
+            await anyio.to_thread.run_sync(endpoint.gone.wait, PATIENCE)
+
+    anyio.run(cancelled)
+    assert endpoint.gone.is_set()
+
+
+def test_the_loop_works_with_it_over_failures(wire: Any, endpoint: Any) -> None:
+    """# covers A4 A9 A33 A37: each attempt is recorded, the run stays the same, the failure is no result."""
+    endpoint.will_fail(503, "busy")
+    endpoint.will(wire.stream("Looking.", calls=({"id": "c1", "name": "query", "arguments": '{"sql": "x"}'},)))
+    endpoint.will(wire.stream("half", ends=False))
+    endpoint.will(wire.stream("All ", "well."))
+    stretch = FakeStretch("go")
+    agent = LoopAgent(model(wire, endpoint), [FakeTool("query")], Limits(), "")
+    assert anyio.run(stretch.drive, agent) is RunStatus.COMPLETED
+    assert stretch.report == "All well."
+    started = [event.payload["attempt"] for event in stretch.events if event.type == "model.request.started"]
+    assert started == [1, 2, 1, 2]
+    assert KEY not in json.dumps([event.payload for event in stretch.events])
+
+
+def test_a_stopped_run_has_no_usage_rather_than_zero(wire: Any, endpoint: Any) -> None:
+    endpoint.will(wire.stream("half", ends=False), stays=True)
+    stretch = FakeStretch("go")
+
+    async def drive() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(stretch.drive, LoopAgent(model(wire, endpoint), [], Limits(), ""))
+            await anyio.to_thread.run_sync(endpoint.sent.wait, PATIENCE)
+            stretch.cancel()
+
+    anyio.run(drive)
+    finished = next(event for event in stretch.events if event.type == "model.request.finished")
+    assert (finished.payload["status"], finished.payload["usage"]) == ("cancelled", None)
+    assert endpoint.gone.wait(PATIENCE)
+    assert stretch.run.status is RunStatus.CANCELLED
+
+
+def test_a_key_printed_by_a_command(wire: Any, endpoint: Any, tmp_path: Path) -> None:
+    (tmp_path / "key.py").write_text("print('sk-from-command')\nprint('a note')")
+    key = Key(command=(sys.executable, "key.py"), directory=str(tmp_path), environment={})
+    endpoint.will(wire.stream("x"))
+    ask(model(wire, endpoint, key=key))
+    sent = endpoint.headers[0]
+    assert (sent.get("authorization") or f"Bearer {sent.get('x-api-key')}") == "Bearer sk-from-command"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ((sys.executable, "-c", "import sys; sys.exit('sk-half-a-secret')"), "ended with exit code 1"),
+        ((sys.executable, "-c", ""), "printed nothing"),
+        (("/no/such/program",), "cannot start"),
+    ],
+)
+def test_a_command_that_prints_no_key(wire: Any, endpoint: Any, command: tuple[str, ...], says: str) -> None:
+    failed = failure(model(wire, endpoint, key=Key(command=command, environment={})))
+    assert says in failed.reason
+    assert "sk-half" not in failed.reason
+    assert not failed.retryable
+    assert endpoint.requests == []
