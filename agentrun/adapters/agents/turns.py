@@ -135,23 +135,30 @@ class Turns:
     async def _request(self, *, at_rest: bool) -> None:
         """One turn of the agent. Returns once its reply is recorded."""
         turn_id, operation_id = self._transcript.next_turn_id, self._transcript.next_operation_id
-        await self._stretch.begin_request(
-            self._name, turn_id=turn_id, operation_id=operation_id, attempt=1, at_rest=at_rest
-        )
-        self._transcript.catch_up(self._stretch.events)
         exchange = Exchange(self._stretch, self._transcript, turn_id, operation_id)
         try:
+            await self._stretch.begin_request(
+                self._name, turn_id=turn_id, operation_id=operation_id, attempt=1, at_rest=at_rest
+            )
+            self._transcript.catch_up(self._stretch.events)
             said = await self._ask(exchange)
         except AgentFailed as failure:
             await self._end(exchange, Status.FAILED, error=failure.reason)
             await self._stretch.fail(f"the agent {self._name} failed: {failure.reason}")
         except BaseException as error:
+            if not self._is_open(operation_id):
+                raise  # the stop came before the request was registered
             is_bug = isinstance(error, Exception) and not exchange.draft_failed
             text = f"{type(error).__name__}: {error}" if is_bug else None
             await self._end(exchange, Status.FAILED if is_bug else Status.CANCELLED, error=text)
             raise
         await exchange.activity.close("the agent said no more of it", stopped=False)
         await record_fact(self._stretch, _reply(operation_id, said))
+
+    def _is_open(self, operation_id: str) -> bool:
+        last = self._transcript.catch_up(self._stretch.events).last
+        request = last.request if last else None
+        return request is not None and request.operation_id == operation_id and request.is_open
 
     async def _end(self, exchange: Exchange, status: Status, *, error: str | None) -> None:
         await exchange.activity.close("its agent was stopped", stopped=True)
