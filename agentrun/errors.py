@@ -10,7 +10,8 @@
     │   ├── KeyReused              the key was used with another text
     │   ├── ImpossibleMode         this kind of input does not fit the run's status
     │   ├── TransitionRefused      the table in `states` does not allow the event now
-    │   └── NameTaken              a session of that name exists
+    │   ├── NameTaken              a session of that name exists
+    │   └── Unresolved             an operation would be forgotten of which nobody knows what it did
     ├── NotFound                8  not_found
     │   └── Ambiguous              several sessions match
     ├── Denied                  9  denied
@@ -133,6 +134,10 @@ class TransitionRefused(Conflict):
 
 class NameTaken(Conflict):
     """A session of that name exists already."""
+
+
+class Unresolved(Conflict):
+    """Operations of which nobody knows what they did outside would be forgotten."""
 
 
 class NotFound(AgentrunError):

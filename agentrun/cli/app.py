@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import checking, sending, showing, stopping
+from agentrun.cli import app_sessions, checking, sending, showing, stopping
 from agentrun.commands.control import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
 from agentrun.states import RunStatus
@@ -240,10 +240,13 @@ def check(
         bool, typer.Option("--repair", help="make again what follows from the records, keep damaged bytes aside")
     ] = False,
 ) -> int:
-    """Look for damage on disk. Changes nothing unless told to, and never deletes.
+    """Look for damage on disk. Changes nothing unless told to, and throws no record away.
 
     \b
     agentrun check
     agentrun check @last --repair
     """
     return checking.check(ctx.obj, session, repair=repair)
+
+
+app.add_typer(app_sessions.app)

@@ -67,6 +67,7 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     target = find(place.tree, session)
     acceptance = control.say(place, target, _saying(place, target, text, asked))
     joined = Target(target.session, acceptance.accepted.run_id)
+    _say_if_archived(options, target)
     if asked.detach:
         if acceptance.liveness is not None:
             start_detached(place, joined.run(), acceptance.liveness)
@@ -191,6 +192,13 @@ def _acknowledge_detached(options: Options, accepted: Accepted) -> None:
     output.say(accepted_text(accepted, output.screen_of(sys.stderr, options)))
     if output.is_terminal(sys.stdout):
         output.say(hints_after_accept(accepted, output.screen_of(sys.stderr, options)))
+
+
+def _say_if_archived(options: Options, target: Target) -> None:
+    """It is no obstacle, but whoever looks for the session in the list would not find it."""
+    if not options.json and output.is_terminal(sys.stderr) and target.session.read().archived:
+        name = target.session.session_id
+        output.say(f"agentrun: {name} is archived, and stays so\n  list it again with: agentrun unarchive {name}\n")
 
 
 def _print_accepted(options: Options, accepted: Accepted) -> None:

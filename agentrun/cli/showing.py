@@ -105,8 +105,10 @@ def _show_run(options: Options, target: Target, look: Look) -> None:
 
 def _show_messages(options: Options, target: Target, look: Look) -> None:
     screen = output.screen_of(sys.stdout, options)
+    document = target.session.read()
     for message in showing.messages(target.session, look.since, look.tail):
-        _print(options, message, look, lambda each=message: plain.message_text(each, screen))
+        named = message._replace(run_id=document.run_of(message))
+        _print(options, message, look, lambda each=named: plain.message_text(each, screen))
     _warn(options, map(str, showing.damage(target.session)))
 
 

@@ -17,6 +17,6 @@ def check(place: Place, session_id: str | None, *, repair: bool) -> Iterator[Fin
     if session_id is not None:
         yield from check_session(place.tree, session_id, repair=repair)
         return
-    yield from check_tree(place.tree)
+    yield from check_tree(place.tree, repair=repair)
     for each in sorted(place.tree.session_ids()):
         yield from check_session(place.tree, each, repair=repair)

@@ -1,15 +1,21 @@
-"""Making and listing sessions."""
+"""Making, listing, naming, putting away, copying and removing sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from agentrun.errors import AgentrunError
+from agentrun.errors import AgentrunError, NotFound, SlotTaken, Unresolved
 from agentrun.records.session import Session
 from agentrun.records.views import SessionRow
 from agentrun.states import RunStatus
+from agentrun.store import forking
+from agentrun.store.document import change_session
+from agentrun.store.locks import is_executor_alive
+from agentrun.store.redo import writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
+from agentrun.store.writer import Writer
 
 
 def new(tree: Tree, *, title: str, session_id: str | None, agent: str | None, working_directory: str | None) -> Session:
@@ -40,6 +46,87 @@ def rows(
             continue
         if _matches(row, text, status, agent, archived):
             yield row
+
+
+def rename(session: SessionDir, title: str, expect_revision: int | None = None) -> Session:
+    """Gives a session another title. Raises SeqDiffers unless it is at `expect_revision` (None: whatever it is)."""
+    with writing(session) as writer:
+        return change_session(writer, lambda each: each._replace(title=title), expect_revision=expect_revision)
+
+
+def archive(session: SessionDir, *, archived: bool) -> Session:
+    """Puts a session away, or takes it back. It changes what `ls` lists and nothing else; no run is stopped."""
+    with writing(session) as writer:
+        return change_session(writer, lambda each: each._replace(archived=archived))
+
+
+class Forked(NamedTuple):
+    """A session that was forked; `is_cut` says that the source goes on with a run of which nothing was taken."""
+
+    session: Session
+    is_cut: bool
+
+
+def fork(tree: Tree, source: SessionDir, at: int | None) -> Forked:
+    """A new session with the first `at` messages of `source`; None: with all before the first run that is not over.
+
+    Raises NotFound if there are not that many, CorruptRecord if one of them cannot be read.
+    """
+    with writing(source) as writer:
+        last = source.messages.next_seq() - 1
+        seq = forking.settled_seq(writer) if at is None else at
+        if seq > last:
+            raise NotFound(
+                f"{source.session_id} has no message {seq}; its last is {last}",
+                hint=f"see them with: agentrun show {source.session_id} --messages",
+                session_id=source.session_id,
+            )
+        # The copy must not outlive what it was copied from.
+        source.messages.sync()
+    return Forked(tree.fork_session(source, seq).read(), is_cut=at is None and seq < last)
+
+
+def remove(tree: Tree, session: SessionDir, *, force: bool) -> None:
+    """Removes a session with all its files. Nothing is cancelled by it: a session with a run that is not over stays.
+
+    Raises SlotTaken then, and Unresolved if an operation would be forgotten of which nobody knows what it did; `force`
+    gives up the latter.
+    """
+    with writing(session) as writer:
+        _check_idle(writer)
+        if not force:
+            _check_resolved(session)
+        tree.remove_session(writer)
+    tree.finish_removals()
+
+
+def _check_idle(writer: Writer) -> None:
+    for run_dir in writer.newest_known_runs():
+        run = run_dir.current(writer)
+        # Of a run that is over the executor may still be about to leave, and reads what it reports.
+        if run.is_over and not is_executor_alive(run_dir.directory):
+            continue
+        standing = "being left by its executor" if run.is_over else run.status.value
+        raise SlotTaken(
+            f"{run_dir.name} is {standing}; removing its session would not stop it",
+            hint=f"stop it first: agentrun cancel {run_dir.name} --wait",
+            session_id=run.session_id,
+            run_id=run.run_id,
+        )
+
+
+def _check_resolved(session: SessionDir) -> None:
+    for run_id in session.run_ids():
+        run = session.run(run_id).load()
+        if run.unresolved_operations:
+            names = ", ".join(f"{each.operation_id} {each.name}" for each in run.unresolved_operations)
+            raise Unresolved(
+                f"{session.session_id}/{run_id} has unresolved operations ({names}): what they did would be forgotten",
+                hint=f"look at them: agentrun show {session.session_id}/{run_id}\n"
+                f"or give them up: agentrun rm {session.session_id} --force",
+                session_id=session.session_id,
+                run_id=run_id,
+            )
 
 
 def _row(session: SessionDir) -> SessionRow:

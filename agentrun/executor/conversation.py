@@ -14,6 +14,12 @@ MESSAGES = 200
 
 def earlier_conversation(session: SessionDir, run: Run) -> Conversation:
     """The session's messages before the prompt of `run`, and the reports that it cites."""
-    earlier = (message for message in session.messages_backward() if message.seq < run.message_seq)
+    document = session.read()
+    # Of copied lines the model learns whose run they speak of: that is no run of this session.
+    earlier = (
+        message._replace(run_id=document.run_of(message))
+        for message in session.messages_backward()
+        if message.seq < run.message_seq
+    )
     reports = {run_id: session.run(run_id).report() or "" for run_id in run.references}
     return Conversation(list(islice(earlier, MESSAGES))[::-1], reports)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
+from agentrun.records.message import Message
 
 _FIELDS = frozenset(
     (
@@ -30,6 +31,20 @@ class Session(NamedTuple):
     revision: int
     format_version: int = FORMAT_VERSION
     extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
+
+    @property
+    def copied(self) -> int:
+        """How many of the conversation's first lines were copied from the session that this one was forked from."""
+        return _seq_of(self.forked_from)
+
+    def run_of(self, message: Message) -> str:
+        """The run of a message: `run-3`, or `SESSION/run-3` where the line was copied and speaks of another's run."""
+        origin, name = self.forked_from, message.run_id
+        # A fork of a fork may have copied lines that were copied then already.
+        while isinstance(origin, dict) and message.seq <= _seq_of(origin):
+            name = f"{origin.get('sessionId')}/{message.run_id}"
+            origin = origin.get("forkedFrom")
+        return name
 
     def to_doc(self) -> Doc:
         """The document's fields in the order they are stored."""
@@ -70,3 +85,8 @@ class Session(NamedTuple):
             format_version=doc.get("formatVersion", FORMAT_VERSION),
             extra=without(doc, _FIELDS),
         )
+
+
+def _seq_of(origin: Doc | None) -> int:
+    seq = (origin or {}).get("seq")
+    return seq if type(seq) is int else 0

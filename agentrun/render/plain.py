@@ -13,6 +13,7 @@ from agentrun.errors import AgentrunError, Ambiguous
 from agentrun.records.event import Event
 from agentrun.records.message import Message
 from agentrun.records.operation import Operation
+from agentrun.records.session import Session
 from agentrun.records.views import Accepted, RunDetail, RunView, SessionView
 from agentrun.render import hints
 from agentrun.render.safe import excerpt, padded, shown, shown_line
@@ -22,6 +23,7 @@ from agentrun.render.times import age, between, duration, moment
 from agentrun.render.transcript import block, conversation, run_head, usage_words
 
 __all__ = [
+    "about_text",
     "accepted_line",
     "accepted_text",
     "attention_text",
@@ -33,6 +35,7 @@ __all__ = [
     "hints_after_send",
     "message_text",
     "operation_text",
+    "question_text",
     "report_text",
     "rows_text",
     "run_text",
@@ -55,6 +58,20 @@ def session_text(view: SessionView, screen: Screen, now: float | None = None) ->
     if not view.runs:
         lines.append("  no runs yet")
     return _text(lines)
+
+
+def about_text(session: Session, screen: Screen) -> str:
+    """What a session is called, and how often that and the like have been changed."""
+    archived = ", archived" if session.archived else ""
+    return _text(
+        [f'{say(session.session_id, screen)}  "{say(session.title, screen)}"{archived}  revision {session.revision}']
+    )
+
+
+def question_text(session: Session, messages: int, runs: int, screen: Screen) -> str:
+    """Asks whether a session may be removed; the cursor stays behind it."""
+    name = f'{say(session.session_id, screen)} "{say(session.title, screen)}"'
+    return f"remove {name} with {messages} messages and {runs} runs, for good? [y/N] "
 
 
 def run_text(detail: RunDetail, screen: Screen, now: float | None = None) -> str:
@@ -166,6 +183,9 @@ def _about(view: SessionView, screen: Screen, now: float) -> str:
         words.append(f"created {_ago(now - created)}")
     if session.archived:
         words.append("archived")
+    if session.forked_from:
+        origin = f"{session.forked_from.get('sessionId')} at #{session.copied}"
+        words.append(f"forked from {say(origin, screen)}")
     return line([Span(f"  {'  '.join(words)}".rstrip(), Style.DIM)], screen)
 
 

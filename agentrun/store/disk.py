@@ -96,6 +96,15 @@ class Directory:
             raise Denied(f"{path} belongs to another user")
         return opened
 
+    def open_to_empty(self, name: str) -> Directory:
+        """As `open`, with the right to list and change it, which whoever made it may have taken away."""
+        if not self.is_directory(name) or self.is_foreign(name):
+            raise Denied(f"{self.at(name)} is no directory, or belongs to another user")
+        with speaking_of(self.at(name)):
+            # By name, for want of a descriptor: one that may not be read cannot be opened.
+            os.chmod(name, 0o700, dir_fd=self.fd)
+        return self.open(name)
+
     def make(self, name: str, mode: int = 0o700) -> bool:
         """Makes the directory `name`; False if that name is taken."""
         try:
@@ -125,6 +134,13 @@ class Directory:
                 return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
             except FileNotFoundError:
                 return None
+
+    def is_directory(self, name: str) -> bool:
+        """Whether `name` is a directory, and no link to one. Raises NotFound if it is not there."""
+        found = self.stat(name)
+        if found is None:
+            raise NotFound(f"{self.at(name)} is not there")
+        return stat.S_ISDIR(found.st_mode)
 
     def is_foreign(self, name: str) -> bool:
         """Whether `name` is there and belongs to another user."""
@@ -187,8 +203,12 @@ class Directory:
 
     def replace_from(self, name: str, source: BinaryIO) -> None:
         """As `replace`, with the rest of `source`, however much it is."""
+        self.replace_with(name, iter(lambda: source.read(_COPY), b""))
+
+    def replace_with(self, name: str, chunks: Iterable[bytes]) -> None:
+        """As `replace`, with all `chunks` one after the other."""
         temporary = UNFINISHED_PREFIX + name
-        self._write_fresh(temporary, iter(lambda: source.read(_COPY), b""), durable=True)
+        self._write_fresh(temporary, chunks, durable=True)
         with speaking_of(self.at(name)):
             os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         self.sync()
@@ -217,11 +237,12 @@ class Directory:
             self.remove(temporary)
         return True
 
-    def move(self, name: str, new_name: str) -> bool:
-        """Renames the directory `name`; False if a directory that is not empty has the new name."""
-        with speaking_of(self.at(new_name)):
+    def move(self, name: str, new_name: str, *, into: Directory | None = None) -> bool:
+        """Renames the directory `name`, or moves it; False if a directory that is not empty has the new name."""
+        target = into or self
+        with speaking_of(target.at(new_name)):
             try:
-                os.rename(name, new_name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+                os.rename(name, new_name, src_dir_fd=self.fd, dst_dir_fd=target.fd)
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     return False

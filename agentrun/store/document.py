@@ -38,8 +38,7 @@ def change_session(
         writer.session.directory.sync()
         return session
     changed = changed._replace(updated_at=clock.timestamp(), revision=session.revision + 1)
-    # The hint first, as with a message: a change that the list does not know would be lost to the eye.
-    writer.session.activity.note(session.session_id)
+    # Not noted as activity: what is put away or renamed must not become `@last` by that.
     writer.session.directory.replace(layout.SESSION, encode_document(changed.to_doc()))
     return changed
 

@@ -27,6 +27,9 @@ BLOBS = "blobs"
 # What is being made and has not its name yet; never a valid id, so no listing takes it for one.
 UNFINISHED_PREFIX = ".new-"
 
+# What has been removed and is not wholly gone yet; likewise.
+REMOVED_PREFIX = ".gone-"
+
 
 def torn_name(log: str, offset: int) -> str:
     """Where the bytes that an unfinished append left at `offset` of `log` are kept."""

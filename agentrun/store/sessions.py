@@ -6,6 +6,7 @@ then, and what a crashed writer left half done has been completed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -62,7 +63,14 @@ class SessionDir:
     def locked(self) -> Iterator[None]:
         """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there."""
         with session_lock(self.directory):
+            if not self._is_in_place():
+                # Whoever held the lock before has removed it; what was written now would be lost.
+                raise NotFound(f"{self.session_id} has been removed", session_id=self.session_id)
             yield
+
+    def _is_in_place(self) -> bool:
+        found = self.directory.stat(os.path.join(os.pardir, self.session_id))
+        return found is not None and os.path.samestat(found, os.fstat(self.directory.fd))
 
     def message(self, doc: Doc) -> Message:
         """The message in a decoded line of this session. Raises ValueError if it is none, or another session's."""
@@ -101,10 +109,10 @@ class SessionDir:
 
     def newest_prompt(self) -> Message | None:
         """The last prompt of this session: its run is the newest, and its `accept.behind` names the open ones then."""
-        forked = self.read().forked_from or {}
+        copied = self.read().copied
         for message in self.messages_backward():
             # Copied lines of a fork name runs of the session they come from.
-            if message.seq <= int(forked.get("seq", 0)):
+            if message.seq <= copied:
                 return None
             if message.is_input and message.mode == PROMPT:
                 return message
@@ -116,7 +124,7 @@ class SessionDir:
         number = ids.run_number(run_id) or 0
         if newest is None or number > (ids.run_number(newest.run_id) or 0):
             return None
-        messages = self.messages_of(run_id, 0)
+        messages = self.messages_of(run_id, self.read().copied + 1)
         return next((message for message in messages if message.is_input and message.mode == PROMPT), None)
 
     def active(self) -> str | None:

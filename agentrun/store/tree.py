@@ -7,18 +7,19 @@ words as one that does not exist.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from agentrun import clock, ids
-from agentrun.errors import AgentrunError, Ambiguous, Denied, NameTaken, NotFound, StorageFailed
-from agentrun.records.codec import encode_document
+from agentrun.errors import AgentrunError, Ambiguous, Denied, NotFound
 from agentrun.records.session import Session
-from agentrun.store import layout
+from agentrun.store import forking, layout, removal
 from agentrun.store.activity import Activity
+from agentrun.store.building import build_session, name_taken
 from agentrun.store.disk import Directory, speaking_of
 from agentrun.store.identity import account_name
 from agentrun.store.sessions import SessionDir
+from agentrun.store.writer import Writer
 
 LAST = "@last"
 
@@ -41,13 +42,35 @@ class Tree:
             name, self.account, title, agent, False, working_directory, {}, None,
             created_at=now, updated_at=now, revision=1,
         )  # fmt: skip
+        return self._put(session, ())
+
+    def fork_session(self, source: SessionDir, seq: int) -> SessionDir:
+        """A new session that begins with the first `seq` messages of `source`, durable when this returns.
+
+        Raises CorruptRecord if one of them cannot be read.
+        """
+        session = forking.forked(source.read(), ids.new_session_id(), seq)
+        return self._put(session, forking.copied_lines(source, session.session_id, seq))
+
+    def remove_session(self, writer: Writer) -> None:
+        """Takes the writer's session out of the tree, durable; `finish_removals` frees its room."""
+        sessions = self._sessions()
+        assert sessions is not None  # the writer's session is in it
+        removal.hide(writer, sessions)
+
+    def finish_removals(self) -> list[str]:
+        """Frees the room of removed sessions, also of those whose removal was interrupted; returns what it found."""
+        sessions = self._sessions()
+        return [] if sessions is None else removal.finish(sessions)
+
+    def _put(self, session: Session, lines: Iterable[bytes]) -> SessionDir:
         sessions = self._make_sessions()
-        if sessions.stat(name) is not None:
-            raise _name_taken(name)
+        if sessions.stat(session.session_id) is not None:
+            raise name_taken(session.session_id)
         # The hint comes first: a session that the list does not know would be lost to the eye.
-        self._activity().note(name, durable=True)
-        _build_session(sessions, session)
-        return self.session(name)
+        self._activity().note(session.session_id, durable=True)
+        build_session(sessions, session, lines)
+        return self.session(session.session_id)
 
     def session(self, session_id: str) -> SessionDir:
         """The session with exactly this id. Raises NotFound, Denied."""
@@ -166,40 +189,6 @@ def _make_root(root: str) -> None:
         # A directory that may be written into and not read can be synced by nobody.
         with suppress(Denied), Directory.root(os.path.dirname(path)) as parent:
             parent.sync()
-
-
-def _build_session(sessions: Directory, session: Session) -> None:
-    """Makes the session under a name that no reader looks at, then gives it its own: whole or not at all."""
-    unfinished = layout.UNFINISHED_PREFIX + session.session_id
-    if not sessions.make(unfinished):
-        # Left by a crash, or another process is at it; either way this name is not free for us to finish.
-        unfinished += f"-{os.getpid()}"
-        if not sessions.make(unfinished):
-            raise StorageFailed(f"{sessions.at(unfinished)} is in the way; remove it if no agentrun is running")
-    directory = sessions.open(unfinished)
-    for name in (layout.RUNS, layout.KEYS):
-        directory.make(name)
-    directory.replace(layout.SESSION, encode_document(session.to_doc()))
-    fd = directory.open_file(layout.MESSAGES, os.O_RDWR | os.O_CREAT)
-    assert fd is not None  # O_CREAT
-    os.close(fd)
-    directory.sync()
-    if not sessions.move(unfinished, session.session_id):
-        for name in (layout.SESSION, layout.MESSAGES):
-            directory.remove(name)
-        for name in (layout.RUNS, layout.KEYS):
-            directory.remove_directory(name)
-        sessions.remove_directory(unfinished)
-        raise _name_taken(session.session_id)
-    sessions.sync()
-
-
-def _name_taken(session_id: str) -> NameTaken:
-    return NameTaken(
-        f"there is a session {session_id} already",
-        hint=f"go on with it: agentrun send {session_id} TEXT",
-        session_id=session_id,
-    )
 
 
 def _no_session(name: str, root: str) -> NotFound:

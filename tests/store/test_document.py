@@ -74,10 +74,11 @@ def test_a_document_of_a_newer_format_is_not_rewritten(session: SessionDir, tree
     assert fingerprint(tree.root) == before
 
 
-def test_a_changed_session_is_the_last_one(tree: Tree, session: SessionDir) -> None:
+def test_a_changed_session_does_not_become_the_last_one(tree: Tree, session: SessionDir) -> None:
+    # case C16: the last one is the one in which something was said last.
     tree.create_session(session_id="s2")
     retitle(session, "Another")
-    assert next(tree.recent_ids()) == "s1"
+    assert next(tree.recent_ids()) == "s2"
 
 
 def test_the_document_stays_private(session: SessionDir) -> None:

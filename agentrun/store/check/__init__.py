@@ -1,8 +1,9 @@
 """Looks a session over for everything that is not as it should be, and puts right what can be made again.
 
 Looking changes nothing. Repairing completes what follows from the records - runs, snapshots, the slot, delivered
-reports, hints of keys - and keeps damaged and torn bytes beside their log. It deletes nothing, and no record is ever
-rewritten: what is damaged stays where it is, so that every offset that was told to anybody stays true.
+reports, hints of keys - and keeps damaged and torn bytes beside their log. It deletes nothing, but for the rest of a
+session that somebody had removed. No record is ever rewritten: what is damaged stays where it is, so that every offset
+that was told to anybody stays true.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ def check_session(tree: Tree, session_id: str, *, repair: bool) -> Iterator[Find
         yield Finding(Kind.UNREADABLE, path, str(error), session_id=session_id)
 
 
-def check_tree(tree: Tree) -> Iterator[Finding]:
-    """What lies among the account's sessions and is none: left by a crash, or put there by somebody."""
+def check_tree(tree: Tree, *, repair: bool) -> Iterator[Finding]:
+    """What lies among the account's sessions and is none: left by a crash, or put there by somebody.
+
+    With `repair`, an interrupted removal of a session is finished.
+    """
     for path, name in tree.strangers():
-        kind = Kind.LEFTOVER if name.startswith(layout.UNFINISHED_PREFIX) else Kind.ORPHAN
-        yield Finding(kind, path, _STRANGERS[kind])
-
-
-_STRANGERS = {
-    Kind.LEFTOVER: "was being made when its writer ended; nothing needs it",
-    Kind.ORPHAN: "is nothing that agentrun made",
-}
+        if name.startswith(layout.REMOVED_PREFIX):
+            yield Finding(Kind.LEFTOVER, path, "is what is left of a session that was removed", is_repaired=repair)
+        elif name.startswith(layout.UNFINISHED_PREFIX):
+            yield Finding(Kind.LEFTOVER, path, "was being made when its writer ended; nothing needs it")
+        else:
+            yield Finding(Kind.ORPHAN, path, "is nothing that agentrun made")
+    if repair:
+        tree.finish_removals()
