@@ -220,9 +220,30 @@ MUTANTS = [
     Mutant(
         "completed over an undelivered input",
         "executor/stretch.py",
-        "if writer.undelivered(run) or run.open_operations:",
-        "if run.open_operations:",
+        "if writer.undelivered(run):",
+        "if False:",
         "tests/cli/test_routing.py tests/faults/test_inputs.py",
+    ),
+    Mutant(
+        "completed with a failed check",
+        "executor/stretch.py",
+        "not (found.failed or run.open_operations)",
+        "not run.open_operations",
+        "tests/cli/test_checks.py",
+    ),
+    Mutant(
+        "a check of another draft counts",
+        "agent/checks.py",
+        "if each.check == about)",
+        "if each.check)",
+        "tests/agent/test_checks.py tests/cli/test_checks.py",
+    ),
+    Mutant(
+        "a gap is kept quiet",
+        "executor/stretch.py",
+        "with_gaps(report, transcript)",
+        "report",
+        "tests/cli/test_checks.py",
     ),
     Mutant(
         "a call starts over a steer",

@@ -452,7 +452,7 @@ class Fold:
         nothing = ["startedAt", "timeoutAt", "cancelRequestedAt", "ending", "terminalStatus", "terminalAt", "reason"]
         nothing += ["leaseOwner"]
         nothing += ["leaseExpiresAt", "waitingFor", "report"]
-        counts = ["turns", "modelRequests", "toolCalls", "retries", "executingMs"]
+        counts = ["turns", "modelRequests", "toolCalls", "checks", "retries", "executingMs"]
         self.run = {name: event["payload"][name] for name in copied} | dict.fromkeys(nothing)
         self.run |= {"formatVersion": 1, "runId": event["runId"], "sessionId": event["sessionId"], "status": "queued"}
         self.run |= {"generation": 0, "createdAt": event["at"], "updatedAt": event["at"], "attempts": 0, "force": False}

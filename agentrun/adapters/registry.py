@@ -10,17 +10,19 @@ import os
 from typing import NoReturn
 
 from agentrun.adapters.agents.command import CommandAgent
+from agentrun.adapters.checks import CommandCheck
 from agentrun.adapters.models.choosing import build_model, key_variables
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.command import CommandTool
 from agentrun.adapters.tools.outside import CommandOutside
+from agentrun.agent.checks import Check
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent, Limits, Tool
 from agentrun.config import MCP_PREFIX, AgentConfig, Config
 from agentrun.errors import ConfigError
 
-__all__ = ["Surroundings", "build_agent", "build_outside"]
+__all__ = ["Surroundings", "build_agent", "build_checks", "build_outside"]
 
 
 def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
@@ -28,8 +30,6 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
 
     Raises ConfigError for what this version cannot drive, and for a script that is none.
     """
-    if agent.checks:
-        _refuse(agent, "checks of reports", "agents without checks")
     if agent.kind == "command":
         # A program of the configuration lies where that says; one of the command line, where the session was made.
         directory = os.path.abspath(config.directory) if agent.name in config.agents else ""
@@ -41,6 +41,12 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens)
     tools = [_tool(config, agent, name, surroundings) for name in agent.tools]
     return LoopAgent(build_model(config, agent, surroundings), tools, limits, agent.system)
+
+
+def build_checks(config: Config, agent: AgentConfig, surroundings: Surroundings) -> list[Check]:
+    """What the reports of `agent` have to pass before they are committed."""
+    secrets = _secrets(config)
+    return [CommandCheck(argv, surroundings, directory=config.directory, secrets=secrets) for argv in agent.checks]
 
 
 def build_outside(config: Config, surroundings: Surroundings) -> Outside:

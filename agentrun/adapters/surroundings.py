@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -21,6 +22,11 @@ class Surroundings(NamedTuple):
     scratch: str
     working_directory: str
     environment: Mapping[str, str]
+
+    @property
+    def run_directory(self) -> str:
+        """The run's own directory in the tree, which holds its scratch space."""
+        return os.path.dirname(self.scratch)
 
     def marker(self, operation_id: str) -> dict[str, str]:
         """The variables that tell the processes of one operation from all others."""

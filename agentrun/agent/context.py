@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from agentrun.agent.checks import failed_checks
 from agentrun.agent.protocols import (
     ChatMessage,
     Conversation,
@@ -30,6 +31,10 @@ NOT_STARTED = "The call was not started"
 NOBODY_KNOWS = (
     "Nobody knows whether it happened; do not assume either. Do not repeat it unless the user says so, "
     "and name it as unresolved in the report."
+)
+NOT_PASSED = (
+    "[Note of the program] This is not delivered: it did not pass these checks. "
+    "Correct it, and give the whole of it again."
 )
 MAY_HAVE_EFFECTS = "it may have had effects; do not assume either"
 
@@ -71,6 +76,17 @@ def outcome_text(call: Operation, note: str | None = None) -> str:
     if note:
         parts.append(f"({note})")
     return "\n\n".join(parts)
+
+
+def not_passed_text(turn: Turn) -> str:
+    """What the model is told of the checks that its report did not pass; nothing if there are none."""
+    failed = failed_checks(turn)
+    return "\n\n".join([NOT_PASSED, *map(_check_text, failed)]) if failed else ""
+
+
+def _check_text(check: Operation) -> str:
+    printed = f"\n{check.result.strip()}" if check.result and check.result.strip() else ""
+    return f"{check.name}: {check.error or check.status.value}{printed}"
 
 
 def _what_happened(call: Operation) -> str:
@@ -144,6 +160,9 @@ def _reply_and_results(turn: Turn) -> Iterator[ChatMessage]:
         operation = turn.call_of(call.call_id)
         told = _told(turn, operation) if operation else f"{NOT_STARTED}: the run was interrupted before it"
         yield ChatMessage("tool", told, call_id=call.call_id)
+    not_passed = not_passed_text(turn)
+    if not_passed:
+        yield ChatMessage("user", not_passed)
 
 
 def _told(turn: Turn, operation: Operation) -> str:

@@ -33,16 +33,20 @@ class RequestFinished(NamedTuple):
 
 
 class ToolRegistered(NamedTuple):
-    """A tool call that the model asked for is known; nothing has been started."""
+    """A tool call that the model asked for is known; nothing has been started.
+
+    `check` says that it is none, but a check of the draft whose bytes have that hash: `{command sha256}`.
+    """
 
     operation_id: str
     turn_id: str
-    tool_call_id: str
+    tool_call_id: str | None
     tool_name: str
     arguments: Doc
     effect: str
     resource: str | None
     idempotency_key: str
+    check: Doc | None = None
 
 
 class ToolStarted(NamedTuple):
@@ -137,7 +141,8 @@ def _tool_registered(event: ToolRegistered) -> Doc:
         "effect": event.effect,
         "idempotencyKey": event.idempotency_key,
     }
-    return payload | ({"resource": event.resource} if event.resource else {})
+    rest = {"resource": event.resource, "check": event.check}
+    return payload | {name: value for name, value in rest.items() if value}
 
 
 def _tool_finished(event: ToolFinished) -> Doc:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import anyio
 
 from agentrun.agent.batch import Batch, is_unfinished, lost, pause_after, record_fact
+from agentrun.agent.checks import failed_checks
 from agentrun.agent.context import build_request
 from agentrun.agent.events import RequestFinished
 from agentrun.agent.protocols import (
@@ -89,10 +90,15 @@ class LoopAgent:
     async def _check_request(self, stretch: Stretch, transcript: Transcript) -> None:
         limits = self._limits
         if limits.max_turns is not None and transcript.turns_used >= limits.max_turns:
-            await stretch.fail(f"the budget of {limits.max_turns} turns is used up")
+            await stretch.fail(
+                f"the budget of {limits.max_turns} turns is used up (max_turns){_draft(transcript.last)}"
+            )
         if limits.max_tokens is not None and transcript.tokens_used >= limits.max_tokens:
             used = transcript.tokens_used
-            await stretch.fail(f"the budget of {limits.max_tokens} tokens is used up ({used} were used)")
+            await stretch.fail(
+                f"the budget of {limits.max_tokens} tokens is used up (max_tokens; {used} were used)"
+                f"{_draft(transcript.last)}"
+            )
 
     async def _check_calls(self, stretch: Stretch, transcript: Transcript) -> None:
         limit, turn = self._limits.max_tool_calls, transcript.last
@@ -102,7 +108,7 @@ class LoopAgent:
         if before + len(turn.reply.calls) > limit:
             await stretch.fail(
                 f"the budget of {limit} tool calls is used up "
-                f"({before} were made, the model asks for {len(turn.reply.calls)} more)"
+                f"(max_tool_calls; {before} were made, the model asks for {len(turn.reply.calls)} more)"
             )
 
     # The model.
@@ -112,7 +118,8 @@ class LoopAgent:
 
         Then the next step asks again: nothing else could become of the run.
         """
-        await self._check_request(stretch, transcript)
+        # Checks of a draft are operations too, and have come since.
+        await self._check_request(stretch, transcript.catch_up(stretch.events))
         request = _Request(self._model, stretch, transcript, at_rest=at_rest)
         with stretch.scope_of(request.operation_id):
             await self._attempts(stretch, request)
@@ -222,6 +229,12 @@ class _Request:
         await self._finish(attempt, Status.FAILED if is_bug else Status.CANCELLED, error=text)
 
 
+def _draft(turn: Turn | None) -> str:
+    """Why there is a reply and no report, where that is so."""
+    failed = failed_checks(turn) if turn else []
+    return f"; the last draft did not pass: {', '.join(check.name for check in failed)}" if failed else ""
+
+
 def _with_unique_ids(calls: Sequence[ToolCall], taken: set[str], turn_id: str) -> tuple[Doc, ...]:
     """The calls as they are recorded. A model that names two calls alike, or none, gets names made for it:
 
@@ -244,6 +257,6 @@ async def settle_lost(stretch: Stretch, transcript: Transcript) -> None:
                 turn.request.operation_id, attempt, Status.CANCELLED, None, "", error="executor lost"
             )
             await record_fact(stretch, event)
-        for call in turn.calls:
+        for call in (*turn.calls, *turn.checks):
             if call.status is Status.RUNNING:
                 await record_fact(stretch, lost(call))

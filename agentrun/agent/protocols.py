@@ -253,7 +253,7 @@ class Stretch(Protocol):
     async def record(self, event: AgentEvent) -> None:
         """Stores what happened. Returns when it is safe to build on it."""
 
-    async def start_call(self, operation_id: str, tool_call_id: str, tool_name: str, attempt: int) -> str | None:
+    async def start_call(self, operation_id: str, tool_call_id: str | None, tool_name: str, attempt: int) -> str | None:
         """Registers that a tool call is about to be dispatched. Returns None to go ahead.
 
         Otherwise nothing was stored, the call must not start, and the text says why (a steer has come).
@@ -282,7 +282,11 @@ class Stretch(Protocol):
         """
 
     async def complete(self, report: str) -> bool:
-        """Commits the report and ends the run. False if input has come, which must be answered first."""
+        """Has the report checked, commits it and ends the run.
+
+        What is delivered states its gaps: calls that gave no result are appended, from the record. False if input has
+        come, or a check has failed (`agent.checks.failed_checks`): the model must answer to that first.
+        """
 
     async def fail(self, reason: str) -> NoReturn:
         """Says that the run cannot go on: it winds down and ends as failed. Does not return."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
-from agentrun.records.operation import MODEL, Operation, operation_of
+from agentrun.records.operation import CHECK, MODEL, Operation, operation_of
 from agentrun.states import EventType, OperationStatus
 
 E = EventType
@@ -45,8 +45,8 @@ class Turn(NamedTuple):
     """One model request and the calls of its reply, in the order in which the model asked for them.
 
     `inputs` are the seqs of the messages that were delivered with the request. `reply` is None while there is
-    none, also if the request failed or was stopped. `notes` are what was noted of calls, by operation id;
-    `asks` what the user was asked after the reply.
+    none, also if the request failed or was stopped. `checks` are those that the reply, as a draft, was given to.
+    `notes` are what was noted of calls, by operation id; `asks` what the user was asked after the reply.
     """
 
     turn_id: str
@@ -54,6 +54,7 @@ class Turn(NamedTuple):
     request: Operation | None = None
     reply: Reply | None = None
     calls: tuple[Operation, ...] = ()
+    checks: tuple[Operation, ...] = ()
     notes: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
     asks: tuple[Ask, ...] = ()
 
@@ -196,6 +197,8 @@ class Transcript:
         turn = self.turns[index]
         if operation.kind == MODEL:
             self.turns[index] = turn._replace(request=operation)
+        elif operation.kind == CHECK:
+            self.turns[index] = turn._replace(checks=(*turn.checks, operation))
         else:
             self.turns[index] = turn._replace(calls=(*turn.calls, operation))
 
@@ -205,9 +208,10 @@ class Transcript:
             self.turns[index] = self._request_changed(turn, turn.request, event)
             return
         calls = tuple(call.apply(event) if call.operation_id == operation_id else call for call in turn.calls)
+        checks = tuple(each.apply(event) if each.operation_id == operation_id else each for each in turn.checks)
         note = event.payload.get("note") if event.type == E.TOOL_FINISHED else None
         notes = turn.notes | {operation_id: note} if note else turn.notes
-        self.turns[index] = turn._replace(calls=calls, notes=notes)
+        self.turns[index] = turn._replace(calls=calls, checks=checks, notes=notes)
 
     def _request_changed(self, turn: Turn, request: Operation, event: Event) -> Turn:
         if event.type == E.MODEL_REQUEST_STARTED:

@@ -162,7 +162,7 @@ def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
 
 
 def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scene: Scene) -> Job:
-    from agentrun.adapters.registry import build_agent, build_outside
+    from agentrun.adapters.registry import build_agent, build_checks, build_outside
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
     from agentrun.executor.hold import Terms
@@ -177,7 +177,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         liveness=liveness,
         agent=build_agent(config, agent, surroundings),
         outside=build_outside(config, surroundings),
-        terms=Terms(config.lease, run.timeout, agent.answer_timeout),
+        terms=Terms(config.lease, run.timeout, agent.answer_timeout, build_checks(config, agent, surroundings)),
         audience=scene.audience or NoAudience(),
         end_leftovers=lambda is_forced: _end_leftovers_here(place, run_dir, is_forced),
         leave_now=scene.leave_now,

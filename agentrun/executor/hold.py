@@ -7,13 +7,14 @@ Everything here is done in short holds of the session's lock. A stop, a takeover
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
 
 import anyio
 
 from agentrun import clock
+from agentrun.agent.checks import Check
 from agentrun.errors import FencedOut
 from agentrun.executor.audience import Audience
 from agentrun.executor.operation_stops import OperationStops
@@ -33,11 +34,12 @@ E = EventType
 
 
 class Terms(NamedTuple):
-    """What a stretch keeps to. Seconds; None is no limit."""
+    """What a stretch keeps to. Seconds; None is no limit. A report has to pass `checks`."""
 
     lease: float
     timeout: float | None
     answer_timeout: float | None
+    checks: Sequence[Check] = ()
 
 
 class Hold:

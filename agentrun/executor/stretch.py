@@ -14,8 +14,11 @@ from typing import BinaryIO, NoReturn
 import anyio
 
 from agentrun import clock
+from agentrun.agent.checks import run_checks, standing
 from agentrun.agent.events import AgentEvent, RequestFinished, ToolFinished, ToolRegistered, ToolStarted
+from agentrun.agent.gaps import with_gaps
 from agentrun.agent.protocols import STEERED, Question
+from agentrun.agent.transcript import Transcript
 from agentrun.errors import FencedOut, TransitionRefused
 from agentrun.executor.audience import Audience
 from agentrun.executor.conversation import earlier_conversation
@@ -104,7 +107,7 @@ class StoredStretch(Hold):
         if not stored and isinstance(event, ToolRegistered):
             await self._stop_here()
 
-    async def start_call(self, operation_id: str, tool_call_id: str, tool_name: str, attempt: int) -> str | None:
+    async def start_call(self, operation_id: str, tool_call_id: str | None, tool_name: str, attempt: int) -> str | None:
         """Registers the dispatch of a call, durable if it can have effects, and looks for a stop once more after it."""
         with self._recording() as writer:
             run = self._going_on(writer)
@@ -159,17 +162,23 @@ class StoredStretch(Hold):
         self._watch.start()
 
     async def complete(self, report: str) -> bool:
-        """Commits the report, unless input has come that nobody has answered."""
-        with self._writing() as writer:
-            run = self._going_on(writer)
-            if run is not None:
-                if writer.undelivered(run) or run.open_operations:
-                    return False
-                kept = self._blob(writer, io.BytesIO(report.encode("utf-8", "replace")))
-                spent = self._watch.take()
-                finish(writer, self.lease, self.run_dir, RunStatus.COMPLETED, report=kept, executing_ms=spent)
-                return True
-        return await self._stop_here()
+        """Commits the report once its checks have passed, unless there is something that has to be answered first."""
+        while True:
+            draft = b""
+            with self._writing() as writer:
+                run = self._going_on(writer)
+                if run is not None:
+                    if writer.undelivered(run):
+                        return False
+                    # What is checked is what is delivered. A finding that came since makes it another report.
+                    transcript = Transcript().catch_up(self.events)
+                    draft = with_gaps(report, transcript).encode("utf-8", "replace")
+                    found = standing(transcript.last, self.terms.checks, draft)
+                    if not found.missing:
+                        return not (found.failed or run.open_operations) and self._commit(writer, draft)
+            if run is None:
+                await self._stop_here()
+            await run_checks(self, self.terms.checks, draft)
 
     async def fail(self, reason: str) -> NoReturn:
         """Records that the run cannot go on."""
@@ -177,6 +186,12 @@ class StoredStretch(Hold):
         await self._stop_here()
 
     # --- below
+
+    def _commit(self, writer: Writer, report: bytes) -> bool:
+        kept = self._blob(writer, io.BytesIO(report))
+        spent = self._watch.take()
+        finish(writer, self.lease, self.run_dir, RunStatus.COMPLETED, report=kept, executing_ms=spent)
+        return True
 
     def _saw(self, event: Event) -> None:
         super()._saw(event)

@@ -11,7 +11,7 @@ from agentrun.states import OPEN_OPERATION, OPERATION_TRANSITIONS, EventType, Op
 
 E = EventType
 O = OperationStatus  # noqa: E741 - short, as in `states`
-MODEL, TOOL = "model", "tool"
+MODEL, TOOL, CHECK = "model", "tool", "check"
 READ, WRITE = "read", "write"
 # What can be found out about an operation afterwards; anything else (a probe's `running`) settles nothing.
 _FINDINGS = (O.SUCCEEDED, O.FAILED, O.CANCELLED, O.TIMED_OUT, O.UNKNOWN)
@@ -46,6 +46,7 @@ class Operation(NamedTuple):
     blob: Doc | None = None
     error: str | None = None
     note: str | None = None
+    check: Doc | None = None
 
     @property
     def is_open(self) -> bool:
@@ -90,6 +91,7 @@ class Operation(NamedTuple):
             "result": self.result,
             "blob": self.blob,
             "note": self.note,
+            "check": self.check,
         }
 
     @classmethod
@@ -116,7 +118,7 @@ class Operation(NamedTuple):
 
     def light(self) -> Operation:
         """The same without what `brief` leaves out, so that a fold costs the same whatever tools print."""
-        return self._replace(arguments=None, result=None, blob=None, note=None, tool_call_id=None)
+        return self._replace(arguments=None, result=None, blob=None, note=None, tool_call_id=None, check=None)
 
     def apply(self, event: Event) -> Operation:
         """The operation after `event`, which names it; an event that does not fit leaves it as it is."""
@@ -146,11 +148,12 @@ def operation_of(event: Event) -> Operation | None:
             registered_at=event.at, started_at=event.at,
         )  # fmt: skip
     if event.type == E.TOOL_REGISTERED:
+        check = payload["check"] if isinstance(payload.get("check"), dict) else None
         return Operation(
-            operation_id, TOOL, str(payload.get("toolName")), turn_id=payload.get("turnId"),
+            operation_id, TOOL if check is None else CHECK, str(payload.get("toolName")), turn_id=payload.get("turnId"),
             tool_call_id=payload.get("toolCallId"), arguments=payload.get("arguments"),
             effect=payload.get("effect", WRITE), resource=payload.get("resource"),
-            idempotency_key=payload.get("idempotencyKey"), registered_at=event.at,
+            idempotency_key=payload.get("idempotencyKey"), registered_at=event.at, check=check,
         )  # fmt: skip
     return None
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from agentrun.errors import TransitionRefused
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
 from agentrun.records.event import Event
-from agentrun.records.operation import Operation, operation_of
+from agentrun.records.operation import CHECK, Operation, operation_of
 from agentrun.states import ENDING_OF_INTENT, INITIAL, TERMINAL, EventType, RunStatus, next_status
 
 E = EventType
@@ -18,6 +18,7 @@ NO_USAGE: Doc = {
     "turns": 0,
     "modelRequests": 0,
     "toolCalls": 0,
+    "checks": 0,
     "retries": 0,
     "inputTokens": None,
     "outputTokens": None,
@@ -336,7 +337,7 @@ def _operation(run: Run, event: Event) -> Run:
     listed = run.open_operations + run.unresolved_operations
     known = next((each for each in listed if each.operation_id == operation_id), None)
     changed = known.apply(event) if known else operation_of(event)
-    run = run._replace(usage=_operation_usage(run, event))
+    run = run._replace(usage=_operation_usage(run, event, known))
     if changed is None:
         return run
     others_open = tuple(each for each in run.open_operations if each.operation_id != operation_id)
@@ -348,12 +349,14 @@ def _operation(run: Run, event: Event) -> Run:
     return run._replace(open_operations=others_open, unresolved_operations=others_unresolved)
 
 
-def _operation_usage(run: Run, event: Event) -> Doc:
+def _operation_usage(run: Run, event: Event, known: Operation | None) -> Doc:
     payload = event.payload
     first = payload.get("attempt", 1) == 1
     match event.type:
         case E.MODEL_REQUEST_STARTED:
             return _counted(run.usage, modelRequests=1, turns=int(first), retries=int(not first))
+        case E.TOOL_STARTED if known and known.kind == CHECK:
+            return _counted(run.usage, checks=1)
         case E.TOOL_STARTED:
             return _counted(run.usage, toolCalls=int(first), retries=int(not first))
         case E.MODEL_REQUEST_FINISHED:

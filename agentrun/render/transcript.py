@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from agentrun.records.codec import Doc, encode_line
 from agentrun.records.message import ANSWER, ENDED, REPORT, Message
 from agentrun.records.message import QUESTION as QUESTION_MODE
-from agentrun.records.operation import MODEL, Operation
+from agentrun.records.operation import MODEL, TOOL, Operation
 from agentrun.records.run import Run
 from agentrun.records.views import InputState, RunDetail, RunView
 from agentrun.render.hints import full_id
@@ -47,6 +47,7 @@ def usage_words(usage: Doc) -> list[str]:
     counts = (
         (usage.get("turns"), "turn"),
         (usage.get("toolCalls"), "tool call"),
+        (usage.get("checks"), "check"),
         (usage.get("retries"), "retry"),
         (sum(tokens), "token"),
     )
@@ -114,7 +115,7 @@ def operation_lines(operation: Operation, screen: Screen, *, reply: bool = True)
 def operation_head(operation: Operation, screen: Screen, took: str | None = None) -> str:
     """The operation in one line that fits the screen; `took` replaces the time that it took."""
     mark = OPERATION_MARKS[operation.status]
-    name = f"model {operation.name}" if operation.kind == MODEL else operation.name
+    name = operation.name if operation.kind == TOOL else f"{operation.kind} {operation.name}"
     spans = [marked(mark, screen), Span(f" {say(operation.operation_id, screen)}  {say(name, screen)}")]
     spans += [Span(f"  {word}", style) for word, style in _operation_words(operation, took, screen)]
     if operation.arguments:

@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from agentrun import clock
+from agentrun.agent.checks import Check, run_checks, standing
 from agentrun.agent.events import (
     AgentEvent,
     RemoteIdLearned,
@@ -24,7 +25,9 @@ from agentrun.agent.events import (
     ToolStarted,
     as_stored,
 )
+from agentrun.agent.gaps import with_gaps
 from agentrun.agent.protocols import STEERED, Agent, Conversation, Question
+from agentrun.agent.transcript import Transcript
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
@@ -50,7 +53,8 @@ class FakeRemoteIds(dict[str, str]):
 class FakeStretch:
     """One stretch of a run. `drive` runs an agent in it, as an executor would.
 
-    `answers` are what the user says to questions, one after the other; without one the run is left waiting.
+    `answers` are what the user says to questions, one after the other; without one the run is left waiting. A report
+    has to pass `checks`.
     `hooks` are called after each event: they may steer, follow up, or stop the run. With `yields`, a stop
     that comes from a hook is felt by the agent inside the call that stored the event, else at its next step.
     """
@@ -61,6 +65,7 @@ class FakeStretch:
         self.events: list[Event] = []
         self.messages: list[Message] = []
         self.answers: list[str] = []
+        self.checks: list[Check] = []
         self.hooks: list[Hook] = []
         self.drafts: dict[str, str] = {}
         self.report: str | None = None
@@ -207,7 +212,7 @@ class FakeStretch:
                 pass
         await self._store(kind, payload)
 
-    async def start_call(self, operation_id: str, tool_call_id: str, tool_name: str, attempt: int) -> str | None:
+    async def start_call(self, operation_id: str, tool_call_id: str | None, tool_name: str, attempt: int) -> str | None:
         await self._check()
         if self.is_steered():
             return STEERED
@@ -245,9 +250,16 @@ class FakeStretch:
 
     async def complete(self, report: str) -> bool:
         await self._check()
-        if self._undelivered() or self.run.open_operations:
+        if self._undelivered():
             return False
-        self.report = report
+        transcript = Transcript().catch_up(self.events)
+        draft = with_gaps(report, transcript).encode("utf-8")
+        if standing(transcript.last, self.checks, draft).missing:
+            await run_checks(self, self.checks, draft)
+            return await self.complete(report)
+        if standing(transcript.last, self.checks, draft).failed or self.run.open_operations:
+            return False
+        self.report = draft.decode("utf-8")
         self._append(E.RUN_FINISHED, {"terminalStatus": "completed"})
         return True
 

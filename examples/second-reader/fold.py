@@ -54,7 +54,7 @@ OPERATION_NEXT = {
 FINDINGS = {*CERTAIN, "timed_out", "unknown"}
 STATUSES = FINDINGS | {"pending", "running", "skipped"}
 
-USAGE = ("turns", "modelRequests", "toolCalls", "retries", "executingMs")
+USAGE = ("turns", "modelRequests", "toolCalls", "checks", "retries", "executingMs")
 ACCEPTED = "accountId inputMode agent messageSeq references continues parentRun config timeout"
 UNSET = (
     "startedAt timeoutAt cancelRequestedAt ending terminalStatus terminalAt reason leaseOwner leaseExpiresAt "
@@ -159,7 +159,9 @@ class Fold:
         usage, first = self.usage, payload.get("attempt", 1) == 1
         if kind in ("model.request.started", "tool.started"):
             usage["modelRequests"] += kind == "model.request.started"
-            usage["turns" if kind == "model.request.started" else "toolCalls"] += first
+            is_check = self.operations.get(payload.get("operationId", ""), {}).get("kind") == "check"
+            called = "checks" if is_check else "toolCalls"
+            usage["turns" if kind == "model.request.started" else called] += first
             usage["retries"] += not first
         elif kind == "model.request.finished":
             for name in ("inputTokens", "outputTokens"):
@@ -197,7 +199,8 @@ def begin(event: Record, payload: Record) -> Record:
     one = {name: payload.get(name) for name in OPERATION.split()}
     one |= {"registeredAt": event.get("at"), "mayHaveEffects": False}
     if event["type"] == "tool.registered":
-        return one | {"kind": "tool", "name": payload.get("toolName"), "status": "pending", "attempt": 0}
+        called = "check" if isinstance(payload.get("check"), dict) else "tool"
+        return one | {"kind": called, "name": payload.get("toolName"), "status": "pending", "attempt": 0}
     return one | {"kind": "model", "name": payload.get("model"), "status": "running", "startedAt": event.get("at")}
 
 

@@ -61,7 +61,7 @@ def test_the_budgets_of_the_configuration_are_kept(tmp_path: Path) -> None:
     config = configured(tmp_path, CONFIG.replace("tools =", "max_turns = 1\ntools ="))
     stretch = FakeStretch("go")
     assert anyio.run(stretch.drive, build_agent(config, config.agent(None), surroundings(tmp_path)))
-    assert stretch.run.reason == "the budget of 1 turns is used up"
+    assert stretch.run.reason == "the budget of 1 turns is used up (max_turns)"
 
 
 REFUSED = [
@@ -69,7 +69,6 @@ REFUSED = [
     ('model = "opnai:x"', "'opnai:x' is no model; did you mean 'openai'?"),
     ('model = "openai:"', "'openai:' is no model"),
     ('model = "scripted:nosuch.json"', "nosuch.json cannot be read"),
-    ('model = "scripted:script.json"\nchecks = [["true"]]', "cannot drive checks of reports yet"),
     ('model = "scripted:script.json"\ncompact_above_tokens = 9', "cannot drive compact_above_tokens yet"),
     ('model = "scripted:script.json"\ntools = ["mcp:m"]', "cannot drive the tools of 'mcp:m' yet"),
     ('kind = "acp"\ncommand = ["x"]', 'cannot drive agents of kind "acp" yet, only agents of kind "loop"'),

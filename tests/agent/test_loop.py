@@ -302,11 +302,11 @@ def test_a_steer_while_an_approval_is_open_skips_the_call() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(max_turns=1), "the budget of 1 turns is used up"),
-        (Limits(max_tokens=3), "the budget of 3 tokens is used up (3 were used)"),
+        (Limits(max_turns=1), "the budget of 1 turns is used up (max_turns)"),
+        (Limits(max_tokens=3), "the budget of 3 tokens is used up (max_tokens; 3 were used)"),
         (
             Limits(max_tool_calls=1),
-            "the budget of 1 tool calls is used up (0 were made, the model asks for 2 more)",
+            "the budget of 1 tool calls is used up (max_tool_calls; 0 were made, the model asks for 2 more)",
         ),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentrun.agent.context import not_passed_text
 from agentrun.agent.protocols import Stretch
 from agentrun.agent.transcript import Transcript, Turn
 
@@ -26,6 +27,8 @@ def prompt_text(stretch: Stretch, transcript: Transcript, *, remembers: bool) ->
         parts += _reports(stretch)
     if any(turn.request and turn is not fresh[-1] for turn in fresh):
         parts.append(INTERRUPTED)
+    if answered and (not_passed := not_passed_text(answered[-1])):
+        parts.append(not_passed)
     parts += [stretch.input(seq).text for turn in fresh for seq in sorted(turn.inputs)]
     return "\n\n".join(parts)
 

@@ -12,12 +12,16 @@ from typing import NamedTuple
 
 from agentrun.adapters.agents.activity import Activity
 from agentrun.agent.batch import record_fact
+from agentrun.agent.checks import failed_checks
 from agentrun.agent.events import RequestFinished, ToolFinished
 from agentrun.agent.loop import NO_REPORT, settle_lost
 from agentrun.agent.protocols import Question, Stretch
 from agentrun.agent.transcript import Transcript, Turn
 from agentrun.records.codec import Doc
 from agentrun.states import OperationStatus as Status
+
+# Reports in a row that may fail their checks before the run does.
+DRAFTS = 5
 
 
 class Said(NamedTuple):
@@ -134,6 +138,8 @@ class Turns:
 
     async def _request(self, *, at_rest: bool) -> None:
         """One turn of the agent. Returns once its reply is recorded."""
+        # Checks of a draft are operations too, and have come since.
+        await self._check_drafts(self._transcript.catch_up(self._stretch.events))
         turn_id, operation_id = self._transcript.next_turn_id, self._transcript.next_operation_id
         exchange = Exchange(self._stretch, self._transcript, turn_id, operation_id)
         try:
@@ -159,6 +165,13 @@ class Turns:
         last = self._transcript.catch_up(self._stretch.events).last
         request = last.request if last else None
         return request is not None and request.operation_id == operation_id and request.is_open
+
+    async def _check_drafts(self, transcript: Transcript) -> None:
+        """Such an agent has no budget of turns, so it gets only so many tries to pass its checks."""
+        last = transcript.turns[-DRAFTS:]
+        if len(last) == DRAFTS and all(failed_checks(turn) for turn in last):
+            names = ", ".join(check.name for check in failed_checks(last[-1]))
+            await self._stretch.fail(f"{DRAFTS} reports in a row did not pass: {names}")
 
     async def _end(self, exchange: Exchange, status: Status, *, error: str | None) -> None:
         await exchange.activity.close("its agent was stopped", stopped=True)

@@ -28,15 +28,28 @@ MAX_OUTPUT = 64 * 1024 * 1024
 
 
 class CommandTool:
-    """The tool that `config` describes. It runs in `directory`, without the variables named in `secrets`."""
+    """The tool that `config` describes. It runs in `directory`, without the variables named in `secrets`.
+
+    `stdin` is what it reads instead of its arguments; `max_output` is how many bytes of its
+    output are kept; None is as many as of any tool.
+    """
 
     def __init__(
-        self, config: ToolConfig, surroundings: Surroundings, *, directory: str, secrets: Collection[str]
+        self,
+        config: ToolConfig,
+        surroundings: Surroundings,
+        *,
+        directory: str,
+        secrets: Collection[str],
+        stdin: bytes | None = None,
+        max_output: int | None = None,
     ) -> None:
         self._config = config
         self._surroundings = surroundings
         self._directory = directory
         self._secrets = secrets
+        self._stdin = stdin
+        self._max_output = MAX_OUTPUT if max_output is None else max_output
 
     @property
     def spec(self) -> ToolSpec:
@@ -117,11 +130,11 @@ class CommandTool:
             cwd=self._directory,
             env=self._surroundings.environment_for(operation_id, invocation.idempotency_key, self._secrets),
             marker=self._surroundings.marker(operation_id),
-            stdin=encode_line(invocation.arguments),
+            stdin=encode_line(invocation.arguments) if self._stdin is None else self._stdin,
             timeout=self._config.timeout,
             grace=self._config.grace,
             is_forced=invocation.is_forced,
-            max_output=MAX_OUTPUT,
+            max_output=self._max_output,
             on_started=on_started,
             on_line=lines.take,
             on_interrupted=on_interrupted,
