@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import app_sessions, checking, sending, showing, stopping
+from agentrun.cli import app_sessions, checking, sending, showing, stopping, waiting
 from agentrun.commands.control import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
 from agentrun.states import RunStatus
@@ -212,6 +212,21 @@ def show(
     """
     look = showing.Look(messages, operations, report, since, tail, raw)
     return showing.follow(ctx.obj, session, look) if follow else showing.show(ctx.obj, session, look)
+
+
+@app.command()
+def wait(
+    ctx: typer.Context,
+    sessions: Annotated[list[str], typer.Argument(metavar="SESSION[/RUN]...", help="as for show", show_default=False)],
+    timeout: Annotated[str | None, typer.Option(metavar="10m", help="how long at the most (exit 124)")] = None,
+) -> int:
+    """Wait until runs have ended; exits as the first one that does not complete, or 0.
+
+    \b
+    agentrun wait @last
+    agentrun wait "$first" "$second" --timeout 10m && agentrun show "$second" --report
+    """
+    return waiting.wait(ctx.obj, sessions, timeout)
 
 
 @app.command()

@@ -93,20 +93,10 @@ def cancel(place: Place, target: Target, reason: str, *, force: bool = False) ->
     With `force`, what is alive is killed at once; said of a run that winds down already, its grace period is over.
     Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it had ended.
     """
-    run_dir = target.run()
-    with writing(target.session) as writer:
-        run = run_dir.current(writer)
-        if run.is_over:
-            run_dir.events.sync()
-            return _already_over(run_dir, run)
-        run = inbox.request_stop(
-            writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command", force=force
-        )
-        taken = None if run.is_over else _take_over_if_lost(writer, run_dir)
-    if taken is not None:
-        _wind_down_lost(place, target.session, run_dir, taken)
-    start_next(place, target.session)
-    return run_dir.view()
+    try:
+        return _cancel(place, target, reason, force=force)
+    finally:
+        start_next(place, target.session)
 
 
 def end_what_was_stopped(place: Place, session: SessionDir) -> None:
@@ -127,6 +117,22 @@ def end_what_was_stopped(place: Place, session: SessionDir) -> None:
         taken = _take_over_if_lost(writer, run_dir) if is_stopping else None
     if taken is not None:
         _wind_down_lost(place, session, run_dir, taken)
+
+
+def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunView:
+    run_dir = target.run()
+    with writing(target.session) as writer:
+        run = run_dir.current(writer)
+        if run.is_over:
+            run_dir.events.sync()
+            return _already_over(run_dir, run)
+        run = inbox.request_stop(
+            writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command", force=force
+        )
+        taken = None if run.is_over else _take_over_if_lost(writer, run_dir)
+    if taken is not None:
+        _wind_down_lost(place, target.session, run_dir, taken)
+    return run_dir.view()
 
 
 def _say(place: Place, target: Target, saying: Saying) -> Acceptance:

@@ -64,6 +64,18 @@ def told(run_dir: RunDir) -> RunView:
     return view
 
 
+def stands(run_dir: RunDir, view: RunView) -> bool:
+    """Whether there is nothing to wait for: the run ended, waits for the user, or has lost its executor.
+
+    Not before `run.json` shows it, as long as somebody is there who writes it.
+    """
+    if not (view.run.is_over or view.status is RunStatus.WAITING_INPUT or view.executor == "lost"):
+        return False
+    snapshot = run_dir.snapshot()
+    is_published = snapshot is not None and snapshot.status is view.run.status
+    return is_published or not is_executor_alive(run_dir.directory)
+
+
 def messages_of(session: SessionDir, view: RunView, tail: int) -> tuple[Message, ...]:
     """The last `tail` messages of a run, oldest first."""
     newest: list[Message] = []
@@ -142,17 +154,8 @@ class Follower:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to wait for: the run ended, waits for the user, or has lost its executor.
-
-        Not before `run.json` shows it, as long as somebody is there who writes it.
-        """
-        status = self.view.status
-        stands = self.view.run.is_over or status is RunStatus.WAITING_INPUT or self.view.executor == "lost"
-        return stands and (self._is_published() or not is_executor_alive(self.run_dir.directory))
-
-    def _is_published(self) -> bool:
-        snapshot = self.run_dir.snapshot()
-        return snapshot is not None and snapshot.status is self.view.run.status
+        """Whether there is nothing to wait for."""
+        return stands(self.run_dir, self.view)
 
     def _new_messages(self) -> Iterator[Message]:
         log = self.session.messages

@@ -1,0 +1,73 @@
+"""`wait`: return when runs have ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from agentrun.cli import exit as exits
+from agentrun.cli import output
+from agentrun.cli.options import Options
+from agentrun.commands.names import find
+from agentrun.commands.show import told
+from agentrun.commands.waiting import Vigil
+from agentrun.config import parse_duration
+from agentrun.errors import TimeRanOut
+from agentrun.records.views import RunView
+from agentrun.render.json import json_line
+from agentrun.render.plain import attention_text, standing_text
+from agentrun.store.runs import RunDir
+
+
+def wait(options: Options, names: list[str], timeout: str | None) -> int:
+    """Waits for all runs that are named; returns the code of the first that does not complete, as soon as it is known.
+
+    Prints a line for each run: when it stands, or how it stands when there is nothing more to wait for.
+    """
+    seconds = parse_duration(timeout) if timeout is not None else None
+    tree = options.place().tree
+    run_dirs = {run_dir.name: run_dir for run_dir in (find(tree, name).run() for name in names)}
+    vigil = Vigil(list(run_dirs.values()))
+    try:
+        code, ran_out = _keep(options, vigil, None if seconds is None else time.monotonic() + seconds)
+    finally:
+        vigil.close()
+    for run_dir in vigil.awaited:
+        _print(options, told(run_dir))
+    if ran_out:
+        raise _ran_out(vigil.awaited)
+    return code
+
+
+def _keep(options: Options, vigil: Vigil, until: float | None) -> tuple[int, bool]:
+    """Waits; the exit code, and whether the time ran out before there was one."""
+    while True:
+        codes = []
+        for view in vigil.look():
+            _print(options, view)
+            codes.append(exits.of_run(view))
+        if any(codes) or not vigil.awaited:
+            return next((code for code in codes if code), exits.OK), False
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            return exits.OK, True
+        vigil.wait(left)
+
+
+def _print(options: Options, view: RunView) -> None:
+    if options.json:
+        output.out_bytes(json_line(view.to_doc()))
+        return
+    output.out(standing_text(view, output.screen_of(sys.stdout, options)))
+    output.say(attention_text(view, output.screen_of(sys.stderr, options)))
+
+
+def _ran_out(awaited: list[RunDir]) -> TimeRanOut:
+    first = awaited[0]
+    names = ", ".join(run_dir.name for run_dir in awaited)
+    return TimeRanOut(
+        f"the time ran out; not over: {names}",
+        hint=f"watch it with: agentrun show -f {first.name}",
+        session_id=first.session_id,
+        run_id=first.run_id,
+    )

@@ -1,0 +1,35 @@
+"""Waiting for several runs at once, until each has ended, waits for the user, or has lost its executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentrun.commands.show import stands, told
+from agentrun.records.views import RunView
+from agentrun.store.runs import RunDir
+from agentrun.store.watch import Watch
+
+
+class Vigil:
+    """Watches runs. `look` says what has come to stand; a run that is queued, or winds down, is waited for."""
+
+    def __init__(self, run_dirs: Sequence[RunDir]) -> None:
+        # One watch for all: the kernel grants a user few of them.
+        self._watch = Watch(*(run_dir.directory for run_dir in run_dirs))
+        self.awaited = list(run_dirs)
+
+    def look(self) -> list[RunView]:
+        """The runs that stand since the last look; they are awaited no more."""
+        found = [(run_dir, told(run_dir)) for run_dir in self.awaited]
+        standing = [(run_dir, view) for run_dir, view in found if stands(run_dir, view)]
+        for run_dir, _ in standing:
+            self.awaited.remove(run_dir)
+        return [view for _, view in standing]
+
+    def wait(self, seconds: float | None) -> None:
+        """Returns when something may have changed, after `seconds` at the most. A death is seen within a second."""
+        self._watch.wait(seconds)
+
+    def close(self) -> None:
+        """Stops watching."""
+        self._watch.close()
