@@ -13,10 +13,10 @@ from agentrun.commands.show import told
 from agentrun.commands.waiting import Vigil
 from agentrun.config import parse_duration
 from agentrun.errors import TimeRanOut
+from agentrun.records.run import Run
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
 from agentrun.render.plain import attention_text, standing_text
-from agentrun.store.runs import RunDir
 
 
 def wait(options: Options, names: list[str], timeout: str | None) -> int:
@@ -32,10 +32,11 @@ def wait(options: Options, names: list[str], timeout: str | None) -> int:
         code, ran_out = _keep(options, vigil, None if seconds is None else time.monotonic() + seconds)
     finally:
         vigil.close()
-    for run_dir in vigil.awaited:
-        _print(options, told(run_dir))
+    left = [told(run_dir) for run_dir in vigil.awaited]
+    for view in left:
+        _print(options, view)
     if ran_out:
-        raise _ran_out(vigil.awaited)
+        raise _ran_out([view.run for view in left])
     return code
 
 
@@ -62,12 +63,11 @@ def _print(options: Options, view: RunView) -> None:
     output.say(attention_text(view, output.screen_of(sys.stderr, options)))
 
 
-def _ran_out(awaited: list[RunDir]) -> TimeRanOut:
-    first = awaited[0]
-    names = ", ".join(run_dir.name for run_dir in awaited)
+def _ran_out(left: list[Run]) -> TimeRanOut:
+    names = [f"{run.session_id}/{run.run_id}" for run in left]
     return TimeRanOut(
-        f"the time ran out; not over: {names}",
-        hint=f"watch it with: agentrun show -f {first.name}",
-        session_id=first.session_id,
-        run_id=first.run_id,
+        f"the time ran out; not over: {', '.join(names)}",
+        hint=f"watch it with: agentrun show -f {names[0]}",
+        session_id=left[0].session_id,
+        run_id=left[0].run_id,
     )
