@@ -33,6 +33,7 @@ LOOP: dict[str, Reader] = {
     "request_timeout": readers.seconds(),
     "finish_reason": readers.one_of("required", "optional"),
     "may_ask": readers.yes_or_no,
+    "actions": readers.one_of("native", "structured"),
     "system": readers.text,
     "tools": readers.texts,
     "max_turns": readers.count(1),

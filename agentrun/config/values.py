@@ -75,6 +75,7 @@ class AgentConfig(NamedTuple):
     request_timeout: float = REQUEST_TIMEOUT_SECONDS
     finish_reason: Literal["required", "optional"] = "required"
     may_ask: bool = True
+    actions: Literal["native", "structured"] = "native"
     system: str = ""
     tools: tuple[str, ...] = ()
     checks: tuple[tuple[str, ...], ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from agentrun.adapters.models import anthropic, openai_compatible
 from agentrun.adapters.models.scripted import load_script
 from agentrun.adapters.models.settings import Key, ModelSettings
+from agentrun.adapters.models.structured import StructuredActions
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.protocols import Model
 from agentrun.config import AgentConfig, Config, nearest
@@ -35,7 +36,8 @@ def build_model(config: Config, agent: AgentConfig, surroundings: Surroundings) 
             f"agent {agent.name!r}: {agent.model!r} is no model{nearest(provider, _MODELS)}",
             hint=f"write one of: {forms}",
         )
-    return make(_settings(config, agent, name, surroundings))
+    model = make(_settings(config, agent, name, surroundings))
+    return StructuredActions(model, may_ask=agent.may_ask) if agent.actions == "structured" else model
 
 
 def key_variables(agents: Iterable[AgentConfig]) -> set[str]:
