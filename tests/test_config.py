@@ -257,7 +257,10 @@ def test_without_an_agent_it_says_how_to_configure_one() -> None:
         with pytest.raises(ConfigError) as refused:
             Config().agent(name)
         assert refused.value.exit_code == EXIT_CODES["config"] == 13
-        assert "[agents.first]" in (refused.value.hint or "")
+        said = [str(refused.value), *(refused.value.hint or "").split("\n")]
+        assert len(said) == 3
+        assert "[agents.first]" in said[2]
+    assert Config().agent(None, unconfigured="local").model == "local"
 
 
 def test_an_unknown_agent_or_tool_is_told_the_nearest(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 from typing import NoReturn
 
 from agentrun.adapters.agents.command import CommandAgent
+from agentrun.adapters.agents.opened import OpenedAgent
 from agentrun.adapters.checks import CommandCheck
 from agentrun.adapters.models.choosing import build_model, key_variables
 from agentrun.adapters.surroundings import Surroundings
@@ -18,7 +19,7 @@ from agentrun.adapters.tools.outside import CommandOutside
 from agentrun.agent.checks import Check
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.outside import Outside
-from agentrun.agent.protocols import Agent, Limits, Tool
+from agentrun.agent.protocols import Agent, Limits, Opened, Tool
 from agentrun.config import MCP_PREFIX, AgentConfig, Config
 from agentrun.errors import ConfigError
 
@@ -40,7 +41,10 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
         _refuse(agent, "compact_above_tokens", "agents that keep their whole history in view")
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens)
     tools = [_tool(config, agent, name, surroundings) for name in agent.tools]
-    return LoopAgent(build_model(config, agent, surroundings), tools, limits, agent.system)
+    model = build_model(config, agent, surroundings)
+    loop = LoopAgent(model, tools, limits, agent.system)
+    held = [part for part in (model, *tools) if isinstance(part, Opened)]
+    return OpenedAgent(loop, held) if held else loop
 
 
 def build_checks(config: Config, agent: AgentConfig, surroundings: Surroundings) -> list[Check]:

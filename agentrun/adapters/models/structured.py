@@ -10,9 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from agentrun.adapters.models.wire import ASK_USER, ASK_USER_DESCRIPTION
-from agentrun.agent.protocols import ChatMessage, Model, ModelFailed, ModelReply, ModelRequest, ToolCall, ToolSpec
+from agentrun.agent.protocols import (
+    ChatMessage,
+    Model,
+    ModelFailed,
+    ModelReply,
+    ModelRequest,
+    Opened,
+    ToolCall,
+    ToolSpec,
+)
 from agentrun.records.codec import Doc
 
 REPORT = "report"
@@ -41,6 +51,10 @@ class StructuredActions:
     def name(self) -> str:
         """As the model's own."""
         return self._model.name
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """As the model's own."""
+        return self._model.opened() if isinstance(self._model, Opened) else nullcontext()
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], Awaitable[None]]) -> ModelReply:
         """The next action as a reply: a call, a question, or the report. Raises ModelFailed."""
