@@ -11,7 +11,9 @@
     │   ├── ImpossibleMode         this kind of input does not fit the run's status
     │   ├── TransitionRefused      the table in `states` does not allow the event now
     │   ├── NameTaken              a session of that name exists
-    │   └── Unresolved             an operation would be forgotten of which nobody knows what it did
+    │   ├── Unresolved             an operation would be forgotten of which nobody knows what it did
+    │   ├── SessionHeld            its lock is held by an executor that does not respond
+    │   └── HeldBack               the run cannot go on before something is settled
     ├── NotFound                8  not_found
     │   └── Ambiguous              several sessions match
     ├── Denied                  9  denied
@@ -138,6 +140,14 @@ class NameTaken(Conflict):
 
 class Unresolved(Conflict):
     """Operations of which nobody knows what they did outside would be forgotten."""
+
+
+class SessionHeld(Conflict):
+    """The session's lock is held by an executor that does not respond; it has to be ended first."""
+
+
+class HeldBack(Conflict):
+    """The run is not continued: an operation of it is unknown, or a process of it cannot be ended."""
 
 
 class NotFound(AgentrunError):

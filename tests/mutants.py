@@ -34,7 +34,13 @@ class Mutant(NamedTuple):
 
 MUTANTS = [
     # The store: what is acknowledged lasts, and nobody else's bytes are touched.
-    Mutant("no lock", "store/locks.py", "fcntl.flock(fd, fcntl.LOCK_EX)\n", "pass\n", "tests/store/test_locks.py"),
+    Mutant(
+        "no lock",
+        "store/locks.py",
+        "while not _lock_now(fd):\n            if time.monotonic() >= patience:\n                on_wait",
+        "while False:\n            if time.monotonic() >= patience:\n                on_wait",
+        "tests/store/test_locks.py",
+    ),
     Mutant(
         "probe with an exclusive lock",
         "store/locks.py",

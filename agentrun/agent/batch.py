@@ -253,7 +253,9 @@ class Batch:
         )
         try:
             await record_fact(self._stretch, finished)
-            self._sent_off.discard(call.operation_id)
+            # An executor that was fenced out could not store it: the call was sent off all the same.
+            if self._turn.call(call.operation_id).status is not Status.RUNNING:
+                self._sent_off.discard(call.operation_id)
         finally:
             if not isinstance(outcome.output, bytes):
                 outcome.output.close()

@@ -209,7 +209,7 @@ class Transcript:
             return
         calls = tuple(call.apply(event) if call.operation_id == operation_id else call for call in turn.calls)
         checks = tuple(each.apply(event) if each.operation_id == operation_id else each for each in turn.checks)
-        note = event.payload.get("note") if event.type == E.TOOL_FINISHED else None
+        note = event.payload.get("note") if event.type == E.TOOL_FINISHED else _found_out(event)
         notes = turn.notes | {operation_id: note} if note else turn.notes
         self.turns[index] = turn._replace(calls=calls, checks=checks, notes=notes)
 
@@ -245,6 +245,18 @@ _OPERATION_EVENTS = frozenset(
         E.OPERATION_LATE_RESULT,
     }
 )
+
+
+def _found_out(event: Event) -> str | None:
+    """What the model is told of how an outcome became known, where that is all there is to tell."""
+    payload = event.payload
+    note = payload.get("note")
+    is_finding = event.type in (E.OPERATION_RECONCILED, E.OPERATION_LATE_RESULT)
+    is_certain = payload.get("status") in (OperationStatus.SUCCEEDED, OperationStatus.FAILED)
+    if not (is_finding and is_certain) or (payload.get("result") is not None and not note):
+        return None
+    said = f": {note}" if note else ""
+    return f"This was found out afterwards, by {payload.get('evidence') or 'somebody'}{said}"
 
 
 def _number(operation_id: str) -> int:

@@ -21,7 +21,7 @@ def stop_outside(place: Place, session: SessionDir, run_dir: RunDir, lease: Leas
         from agentrun.executor import asking
         from agentrun.executor.heartbeat import Heartbeat
 
-        heartbeat = Heartbeat(session.another(), run_dir.run_id, lease, WIND_DOWN_LEASE)
+        heartbeat = Heartbeat(session.another(), run_dir.run_id, lease, WIND_DOWN_LEASE, lambda: None)
         heartbeat.start()
         try:
             anyio.run(asking.stop_outside, session, run_dir, lease, outside_of(place, run_dir))

@@ -12,8 +12,9 @@ from agentrun.commands.execution import check_executable, end_leftovers, start_n
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
+from agentrun.lifecycle.recovery import begin
 from agentrun.lifecycle.routing import MODES, WAITING, IfBusy, Standing, route, standing
-from agentrun.lifecycle.winding_down import WIND_DOWN_LEASE, end_overdue, wind_down
+from agentrun.lifecycle.winding_down import LOST, WIND_DOWN_LEASE, end_overdue, wind_down
 from agentrun.records.lease import Lease
 from agentrun.records.message import ANSWER, PROMPT, Message
 from agentrun.records.run import Run
@@ -319,7 +320,7 @@ def _take_over_if_lost(writer: Writer, run_dir: RunDir) -> _Taken | None:
     liveness = take_liveness(run_dir.directory)
     if liveness is None:
         return None
-    return _Taken(run_dir.claim(writer, lease_seconds=WIND_DOWN_LEASE, timeout=None), liveness)
+    return _Taken(begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST), liveness)
 
 
 def _wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: _Taken) -> None:
@@ -343,4 +344,5 @@ def _end_run(session: SessionDir, run_dir: RunDir, lease: Lease, survivors: list
                 session_id=run_dir.session_id,
                 run_id=run_dir.run_id,
             )
-        wind_down(writer, lease, run_dir)
+        spent = run_dir.unrecorded_ms(run_dir.current(writer))
+        wind_down(writer, lease, run_dir, executing_ms=spent)

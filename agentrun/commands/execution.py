@@ -104,7 +104,7 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
 
 def check_executable(place: Place, run: Run) -> None:
     """Raises ConfigError if what the run was accepted with is gone, or cannot be driven any more."""
-    config = _config_of(run, warn=lambda _: None)
+    config = config_of(run, warn=lambda _: None)
     _check_agent(config, config.agent(run.agent), place.environment)
 
 
@@ -138,25 +138,26 @@ def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
         os.close(liveness)
 
 
-def start_next(place: Place, session: SessionDir) -> None:
+def start_next(place: Place, session: SessionDir) -> bool:
     """Starts the run that has got the slot, detached, unless it was started or its own process waits with it.
 
-    For whoever may have freed the slot, and whoever comes by: a queued run whose process died is not lost.
-    Raises StorageFailed if no process can be started; the run stays queued then.
+    Whether it has. For whoever may have freed the slot, and whoever comes by: a queued run whose process died is not
+    lost. Raises StorageFailed if no process can be started; the run stays queued then.
     """
     run_id = session.active()
     if run_id is None:
-        return
+        return False
     run_dir = session.run(run_id)
     if run_dir.load().status is not RunStatus.QUEUED or is_executor_alive(run_dir.directory):
-        return
+        return False
     liveness = take_liveness(run_dir.directory)
     if liveness is None:
-        return
-    if run_dir.load().status is RunStatus.QUEUED:
-        start_detached(place, run_dir, liveness)
-    else:
+        return False
+    if run_dir.load().status is not RunStatus.QUEUED:
         os.close(liveness)  # it was executed, or ended, between the two looks
+        return False
+    start_detached(place, run_dir, liveness)
+    return True
 
 
 def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
@@ -175,7 +176,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
     from agentrun.executor.hold import Terms
 
     run = run_dir.load()
-    config = _config_of(run, scene.warn)
+    config = config_of(run, scene.warn)
     agent = config.agent(run.agent)
     surroundings = _surroundings(place, session, run_dir, config)
     return Job(
@@ -200,7 +201,7 @@ def outside_of(place: Place, run_dir: RunDir) -> Outside:
 
     session = place.tree.session(run_dir.session_id)
     try:
-        config = _config_of(run_dir.load(), warn=lambda _: None)
+        config = config_of(run_dir.load(), warn=lambda _: None)
     except ConfigError as error:
         return Unreachable(f"nobody can be asked: {error.message}")
     return build_outside(config, _surroundings(place, session, run_dir, config))
@@ -228,7 +229,7 @@ def _check_agent(config: Config, agent: AgentConfig, environment: Mapping[str, s
     build_agent(config, agent, Surroundings("", None, "", "", "", "", "", environment))
 
 
-def _config_of(run: Run, warn: Callable[[str], None]) -> Config:
+def config_of(run: Run, warn: Callable[[str], None]) -> Config:
     """The configuration that the run was accepted with. Raises ConfigError if it is gone."""
     from agentrun.config import load_config
 

@@ -86,7 +86,7 @@ async def _execute(job: Job) -> Ended:
         if run.is_over:
             return Ended(run, None)
         raise
-    heartbeat = Heartbeat(job.session.another(), job.run_id, stretch.lease, job.terms.lease)
+    heartbeat = Heartbeat(job.session.another(), job.run_id, stretch.lease, job.terms.lease, stretch.spent)
     heartbeat.start()
     try:
         async with anyio.create_task_group() as group:

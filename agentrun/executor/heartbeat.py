@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from agentrun.errors import AgentrunError
 from agentrun.records.lease import Lease
@@ -16,14 +17,19 @@ RENEWALS_PER_LEASE = 3
 class Heartbeat:
     """Renews `lease` of `run_id` until it is stopped, or fenced out: the executor sees that at its next write.
 
-    `session` is a handle of the thread's own, since handles must not be shared by threads that write.
+    `session` is a handle of the thread's own, since handles must not be shared by threads that write. `spent` says for
+    how many seconds this stretch has been executing beyond what it recorded (None: it does not count): it goes into
+    the lease, so that an executor that is killed takes little of it along.
     """
 
-    def __init__(self, session: SessionDir, run_id: str, lease: Lease, seconds: float) -> None:
+    def __init__(
+        self, session: SessionDir, run_id: str, lease: Lease, seconds: float, spent: Callable[[], float | None]
+    ) -> None:
         self._session = session
         self._run_dir = session.run(run_id)
         self._lease = lease
         self._seconds = seconds
+        self._spent = spent
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="agentrun-heartbeat", daemon=True)
 
@@ -40,9 +46,11 @@ class Heartbeat:
         while not self._stop.wait(self._seconds / RENEWALS_PER_LEASE):
             try:
                 with recording(self._session) as writer:
-                    if self._run_dir.current(writer).lease_owner is None:
+                    run = self._run_dir.current(writer)
+                    if run.lease_owner is None:
                         return  # let go of: the run is over, or waits on disk
-                    self._lease = self._run_dir.renew(self._lease, writer, self._seconds)
+                    spent = run.usage["executingMs"] + int((self._spent() or 0.0) * 1000)
+                    self._lease = self._run_dir.renew(self._lease, writer, self._seconds, spent)
             except AgentrunError:
                 # Fenced out, or the disk refuses: the lease lapses, and the executor's next write says why.
                 continue

@@ -86,9 +86,13 @@ class Hold:
                 self.audience.message(message)
 
     def request_stop(self, intent: str, reason: str, via: str, actor: Doc) -> None:
-        """Stores an intent to stop this run, as anyone could, and stops the agent."""
+        """Stores an intent to stop this run, and stops the agent. Not of a run that another executor has by now:
+
+        the time that this one was frozen is not time that the run has used.
+        """
         with self._writing() as writer:
-            if not self.run_dir.current(writer).is_over:
+            self._going_on(writer)
+            if not self.fenced and not self.run_dir.current(writer).is_over:
                 inbox.request_stop(writer, self.run_dir, actor=actor, reason=reason, intent=intent, via=via)
         self.look()
 
@@ -135,6 +139,10 @@ class Hold:
         if self.terms.timeout is None or spent is None:
             return None
         return "timeout", self.terms.timeout - run.usage["executingMs"] / 1000 - spent
+
+    def spent(self) -> float | None:
+        """Seconds of executing that no event tells of yet; None while the user is waited for."""
+        return self._watch.seconds()
 
     # --- below
 

@@ -49,6 +49,7 @@ class StoredStretch(Hold):
         super().__init__(session, run_id, liveness, terms, audience)
         self._inputs = Inputs(session)
         self._draft = Draft(self.run_dir)
+        self._noted: set[tuple[str, str, int | None]] = set()
         self.remote_ids = StoredRemoteIds(session, self.run_dir, self.lease)
         self.conversation = earlier_conversation(session, self.run_dir.seen)
 
@@ -202,6 +203,11 @@ class StoredStretch(Hold):
         self.fenced = error
         self.scope.cancel()
         kind, payload = line_of(event, lambda source: {"note": "the output was not kept"})
+        # What comes after the first word on an attempt is what the agent makes of it not being in the record.
+        about = kind.value, event.operation_id, payload.get("attempt")
+        if about in self._noted:
+            return
+        self._noted.add(about)
         self.run_dir.keep_stale(self.lease, {"type": kind.value, "at": clock.timestamp(), "payload": payload})
 
     def _wait_for_user(self, writer: Writer, question: Question) -> None:

@@ -126,8 +126,9 @@ def _refused(kind: type[Conflict], active: RunView, why: str) -> Conflict:
 
 def _what_next(active: RunView, name: str) -> str:
     if active.executor == "lost":
-        # Also one that is cancelling: waiting would never end, for nobody winds it down.
-        return _WHAT_NEXT[S.RECONCILING].format(name=name)
+        # Waiting for one that is cancelling would never end, for nobody winds it down.
+        lost = "its executor is gone; wind it down with: agentrun cancel {name}"
+        return (lost if active.status is S.CANCELLING else _WHAT_NEXT[S.RECONCILING]).format(name=name)
     if active.status is S.WAITING_INPUT and _waits_for_approval(active):
         return f"agentrun approve {name}, or agentrun deny {name}"
     return _WHAT_NEXT.get(active.status, "watch it with: agentrun show -f {name}").format(name=name)
@@ -137,7 +138,7 @@ _VERBS = {STEER: "steer", FOLLOW_UP: "follow up", ANSWER: "answer"}
 _A = {STEER: "a steer", FOLLOW_UP: "a follow-up", ANSWER: "an answer"}
 _WHAT_NEXT = {
     S.CANCELLING: "wait until it is over: agentrun show -f {name}",
-    S.RECONCILING: "its executor is gone; wind it down with: agentrun cancel {name}",
+    S.RECONCILING: "its executor is gone; take it up with: agentrun recover\nor end it with: agentrun cancel {name}",
     S.WAITING_INPUT: "answer it with: agentrun send {name} TEXT",
 }
 assert not [status for status in CHOSEN if status not in OPEN]

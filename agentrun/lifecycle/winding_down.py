@@ -54,7 +54,7 @@ def end_overdue(writer: Writer, run_dir: RunDir) -> bool:
         inbox.request_stop(
             writer, run_dir, actor=actor, reason="no answer came in time", intent="timeout", via="answer_timeout"
         )
-        wind_down(writer, run_dir.claim(writer, lease_seconds=WIND_DOWN_LEASE, timeout=None), run_dir)
+        wind_down(writer, run_dir.take_over(writer, lease_seconds=WIND_DOWN_LEASE), run_dir)
     finally:
         os.close(liveness)
     return True

@@ -45,7 +45,7 @@ class Lease(NamedTuple):
     """The right to write into one run: held by `owner`, in `generation`.
 
     `renewed_at` and `expires_at` are wall times for display; `expires_boot_seconds` is what is compared, on the
-    clock of the boot named in `owner`.
+    clock of the boot named in `owner`. `executing_ms` is the executing time that the run had used when it was renewed.
     """
 
     generation: int
@@ -53,6 +53,7 @@ class Lease(NamedTuple):
     renewed_at: str
     expires_at: str
     expires_boot_seconds: float
+    executing_ms: int = 0
 
     def to_doc(self) -> Doc:
         """The document's fields in the order they are stored."""
@@ -63,11 +64,13 @@ class Lease(NamedTuple):
             "renewedAt": self.renewed_at,
             "expiresAt": self.expires_at,
             "expiresBootSeconds": round(self.expires_boot_seconds, 3),
+            "executingMs": self.executing_ms,
         }
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Lease:
         """The lease in a decoded document. Raises ValueError if it is none."""
+        executing = doc.get("executingMs", 0)
         generation, owner, expires = doc.get("generation"), doc.get("owner"), doc.get("expiresBootSeconds")
         if not (type(generation) is int and isinstance(owner, dict) and isinstance(expires, int | float)):
             raise ValueError("no lease: generation, owner or expiresBootSeconds is missing")
@@ -77,4 +80,5 @@ class Lease(NamedTuple):
             str(doc.get("renewedAt")),
             str(doc.get("expiresAt")),
             float(expires),
+            executing if type(executing) is int else 0,
         )

@@ -218,6 +218,9 @@ def _settled(operation: Operation, event: Event) -> Operation:
             "may_have_effects": payload.get("mayHaveEffects") is True,
         }
         return operation._replace(status=OperationStatus(finding), settled=certain, **changes)
+    if certain and finding != operation.status:
+        # Why nobody knew it is no reason for how it ended.
+        changes["error"] = payload.get("error")
     return operation._moved(finding, settled=certain or operation.settled, **changes)
 
 

@@ -313,8 +313,9 @@ def _failing(run: Run, event: Event) -> Run:
 
 
 def _reconciling(run: Run, event: Event) -> Run:
-    # Whoever goes on asks again: a question is open only while the run waits for its answer.
-    return run._replace(waiting_for=None)
+    # Whoever goes on asks again: a question is open only while the run waits for its answer. Nobody executes, so the
+    # deadline stands still, and what the lost executor had used counts.
+    return run._replace(waiting_for=None, timeout_at=None, usage=_executed(run, event))
 
 
 def _finished(run: Run, event: Event) -> Run:

@@ -103,6 +103,45 @@ class Accepted(NamedTuple):
         }
 
 
+RecoveredAs = Literal["continued", "started", "ended", "left"]
+
+
+class Recovered(NamedTuple):
+    """What became of a run that nobody drove, or with `dry_run` would: it was `continued` or `started` in an executor
+
+    of its own, it has `ended`, or it is `left` as it is. `reason` says why, `hint` what to type then; `unknown` are the
+    operations that keep it.
+    """
+
+    session_id: str
+    run_id: str
+    what: RecoveredAs
+    status: RunStatus
+    reason: str
+    hint: str | None = None
+    unknown: tuple[Operation, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def name(self) -> str:
+        """`SESSION/RUN`."""
+        return f"{self.session_id}/{self.run_id}"
+
+    def to_doc(self) -> Doc:
+        """A line of `recover --json`."""
+        return {
+            "type": "recovered",
+            "sessionId": self.session_id,
+            "runId": self.run_id,
+            "outcome": self.what,
+            "status": self.status.value,
+            "reason": self.reason,
+            "hint": self.hint,
+            "unknown": [operation.operation_id for operation in self.unknown],
+            "dryRun": self.dry_run,
+        }
+
+
 def input_states(run: Run, messages: Iterable[Message], events: Iterable[Event]) -> tuple[InputState, ...]:
     """What became of each of the user's `messages` to `run`, by its `events`."""
     turns: dict[int, str | None] = {}

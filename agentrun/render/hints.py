@@ -12,7 +12,7 @@ from agentrun.records.views import Accepted, RunView
 from agentrun.render.safe import shown
 from agentrun.render.theme import NOTE, QUESTION, Mark, Screen, Span, line, marked, say
 from agentrun.render.times import duration, moment
-from agentrun.states import RunStatus
+from agentrun.states import OperationStatus, RunStatus
 
 
 def attention(view: RunView, screen: Screen, now: float | None = None) -> list[str]:
@@ -93,12 +93,15 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
             what = "its executor does not respond, and its lease has run out"
         case _:
             return []
-    lines = [_marked(NOTE, what, screen)]
-    owner = view.run.lease_owner or {}
-    if view.executor == "frozen" and type(owner.get("pid")) is int:
-        # A stop is stored, and nobody takes it up as long as that process stands.
-        lines.append(f"  end that process first: kill -9 {owner['pid']}")
-    return [*lines, _hint("end it with", f"cancel {full_id(view, screen)}")]
+    name = full_id(view, screen)
+    is_ending = view.status is RunStatus.CANCELLING
+    take_up = [] if is_ending else [_hint("take it up with", "recover")]
+    unknown = [each for each in view.run.unresolved_operations if each.status is OperationStatus.UNKNOWN]
+    if unknown and not is_ending:
+        # Nothing else helps as long as that is open.
+        command = f"reconcile {name} {say(unknown[0].operation_id, screen)} --as succeeded|failed|cancelled"
+        take_up = [_hint("say how it ended with", command), *take_up]
+    return [_marked(NOTE, what, screen), *take_up, _hint("end it with", f"cancel {name}")]
 
 
 def _stop_asked(view: RunView, screen: Screen) -> list[str]:

@@ -38,6 +38,18 @@ class Activity:
         """The sessions that were noted, the last one first, each as often as it was noted."""
         return Log(self._account, ACTIVITY).backward(_session_id)
 
+    def noted_since(self, offset: int) -> tuple[set[str], int]:
+        """The sessions that were noted behind byte `offset`, and the offset to ask from the next time.
+
+        A hint that has become shorter was made anew: all of it is news.
+        """
+        log = Log(self._account, ACTIVITY)
+        start = offset if offset <= log.size() else 0
+        noted, end = set(), start
+        for end, name in log.forward(_session_id, start):  # noqa: B007 - the last one is asked from
+            noted.add(name)
+        return noted, end
+
 
 def _session_id(doc: Doc) -> str:
     name = doc.get("sessionId")

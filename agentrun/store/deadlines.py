@@ -7,16 +7,24 @@ from agentrun.records.lease import Lease, Owner
 from agentrun.records.run import Run
 
 
-def new_lease(generation: int, owner: Owner, seconds: float) -> Lease:
-    """A lease of `owner` that runs for `seconds` from now."""
+def new_lease(generation: int, owner: Owner, seconds: float, executing_ms: int = 0) -> Lease:
+    """A lease of `owner` that runs for `seconds` from now; its run has been executing for `executing_ms`."""
     now = clock.wall_seconds()
     ends = clock.boot_seconds() + seconds
-    return Lease(generation, owner, clock.timestamp(now), clock.timestamp(now + seconds), ends)
+    return Lease(generation, owner, clock.timestamp(now), clock.timestamp(now + seconds), ends, executing_ms)
 
 
 def is_expired(lease: Lease) -> bool:
     """Whether the lease has run out, on the clock of this boot."""
     return lease.expires_boot_seconds < clock.boot_seconds()
+
+
+def lease_seconds(lease: Lease) -> float:
+    """How long the lease was taken for. Both times were read from one look at the clock, whatever that said."""
+    try:
+        return max(clock.seconds_of(lease.expires_at) - clock.seconds_of(lease.renewed_at), 0.0)
+    except ValueError:
+        return 0.0
 
 
 def remaining_deadline(run: Run, timeout: float | None) -> str | None:

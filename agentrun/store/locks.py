@@ -10,7 +10,7 @@ import _thread  # `threading` costs 3 ms at every start
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from agentrun.errors import AgentrunError
@@ -19,6 +19,10 @@ from agentrun.store.disk import Directory, speaking_of
 # A prober of the executor's lock holds it for an instant; whoever claims a run waits that long for it.
 CLAIM_PATIENCE = 1.0
 _RETRY = 0.005
+# Seconds of waiting for a session's lock after which it is looked at who holds it, and again after each of these:
+# nobody who is well holds it that long, unless the disk is slow.
+LOCK_PATIENCE = 2.0
+_LOCKS = "/proc/locks"
 
 _guard = _thread.allocate_lock()
 # By device and inode: two handles of one directory, or one through a link, are the same lock.
@@ -39,9 +43,10 @@ class _InProcess:
 
 
 @contextmanager
-def session_lock(directory: Directory) -> Iterator[None]:
+def session_lock(directory: Directory, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Holds the session's lock. Never across a model call, a tool, a sleep or a callback.
 
+    `on_wait` is called every `LOCK_PATIENCE` seconds as long as another process holds it, and may raise.
     Raises AgentrunError at once when this thread holds it already: waiting for oneself would never end.
     """
     with speaking_of(directory.path):
@@ -50,8 +55,7 @@ def session_lock(directory: Directory) -> Iterator[None]:
         fd = _open_again(directory)
         pid = os.getpid()
         try:
-            with speaking_of(directory.path):
-                fcntl.flock(fd, fcntl.LOCK_EX)
+            _lock_patiently(fd, directory.path, on_wait)
             yield
         finally:
             # A forked child shares the lock; its copy must not let the parent's go.
@@ -60,20 +64,51 @@ def session_lock(directory: Directory) -> Iterator[None]:
             os.close(fd)
 
 
+def _lock_patiently(fd: int, path: str, on_wait: Callable[[], None]) -> None:
+    patience = time.monotonic() + LOCK_PATIENCE
+    with speaking_of(path):
+        while not _lock_now(fd):
+            if time.monotonic() >= patience:
+                on_wait()
+                patience = time.monotonic() + LOCK_PATIENCE
+            time.sleep(_RETRY)
+
+
+def _lock_now(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_holder(directory: Directory) -> int | None:
+    """The process with the exclusive lock on `directory`; None if there is none or nobody can tell (proc_locks(5))."""
+    with speaking_of(directory.path):
+        inode = os.fstat(directory.fd).st_ino
+    try:
+        with open(_LOCKS, encoding="ascii") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return None
+    # `1: FLOCK ADVISORY WRITE 4121 08:02:131 0 EOF`; one that waits has `->` behind its number.
+    for fields in lines:
+        if fields[1:4:2] == ["FLOCK", "WRITE"] and fields[5].rpartition(":")[2] == str(inode):
+            return int(fields[4])
+    return None
+
+
 def take_liveness(directory: Directory) -> int | None:
     """The executor's lock on the run's directory, as a descriptor to keep open; None if an executor holds it."""
     fd = _open_again(directory)
     patience = time.monotonic() + CLAIM_PATIENCE
     with speaking_of(directory.path):
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return fd
-            except BlockingIOError:
-                if time.monotonic() >= patience:
-                    os.close(fd)
-                    return None
+        while not _lock_now(fd):
+            if time.monotonic() >= patience:
+                os.close(fd)
+                return None
             time.sleep(_RETRY)
+    return fd
 
 
 def is_executor_alive(directory: Directory) -> bool:

@@ -1,4 +1,4 @@
-"""One run on disk: its events, the snapshot folded from them, its lease and what it produced.
+"""Writing into one run on disk: its events, the snapshot folded from them, its lease and what it produced.
 
 Whatever an executor writes goes through `append` and its neighbours with the lease as first argument: they run under
 the session's lock and refuse a lease that is not of the current generation, so a fenced executor writes nothing.
@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import BinaryIO
 
 from agentrun import clock
 from agentrun.errors import CorruptRecord, FencedOut
-from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc, check_version, decode, encode_document, encode_line
 from agentrun.records.event import Event
 from agentrun.records.lease import Lease
 from agentrun.records.message import Message
-from agentrun.records.run import Run, accepted_run, fold_run
-from agentrun.records.views import Executor, RunView
-from agentrun.states import EventType, OperationStatus, RunStatus
+from agentrun.records.run import Run
+from agentrun.states import EventType, RunStatus
 from agentrun.store import layout
-from agentrun.store.deadlines import is_expired, is_overdue, new_lease, remaining_deadline
+from agentrun.store.deadlines import new_lease, remaining_deadline
 from agentrun.store.disk import Directory
 from agentrun.store.identity import this_process, user_name
-from agentrun.store.locks import Held, is_executor_alive
-from agentrun.store.log import Log
+from agentrun.store.locks import Held
+from agentrun.store.reading import RunReader
 
 E = EventType
 
@@ -41,11 +38,10 @@ _ALWAYS_SYNCED = frozenset(
     }
 )  # fmt: skip
 _COPY = 1 << 20
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class RunDir:
-    """A run's directory. `prompt` finds the message that began the run, for when nothing else is there yet."""
+class RunDir(RunReader):
+    """A run's directory, to be read and, under the session's lock, to be written."""
 
     def __init__(
         self,
@@ -56,13 +52,7 @@ class RunDir:
         directory: Directory,
         prompt: Callable[[], Message | None],
     ) -> None:
-        self.account = account
-        self.session_id = session_id
-        self.run_id = run_id
-        self.session_directory = session_directory
-        self.directory = directory
-        self.events = Log(directory, layout.OPERATIONS)
-        self._prompt = prompt
+        super().__init__(account, session_id, run_id, session_directory, directory, prompt)
         # The fold up to a byte of the log; checked against the log's length before it is trusted.
         self._run: Run | None = None
         self._offset = 0
@@ -70,120 +60,10 @@ class RunDir:
         self.on_event: Callable[[Event], None] | None = None
 
     @property
-    def name(self) -> str:
-        """`SESSION/RUN`, as commands take it."""
-        return f"{self.session_id}/{self.run_id}"
-
-    @property
     def seen(self) -> Run:
         """The run as this handle last saw it under the lock."""
         assert self._run is not None
         return self._run
-
-    # --- reading, without a lock
-
-    def load(self) -> Run:
-        """The run now: the snapshot, and the events after it. Raises CorruptRecord if there is nothing to tell from."""
-        snapshot = self.snapshot()
-        if snapshot is None:
-            return self._fold_all()
-        later: list[Event] = []
-        for event in self.events.backward(self.event):
-            if event.seq <= snapshot.applied_seq:
-                if not later and self.events.last_seq() < snapshot.applied_seq:
-                    break
-                return snapshot.fold(reversed(later))
-            later.append(event)
-        # The log ends before the snapshot does, or is damaged there: the record counts, not the snapshot.
-        return self._fold_all()
-
-    def snapshot(self) -> Run | None:
-        """What `run.json` says; None if it is missing or no snapshot of this run."""
-        data = self.directory.read(layout.RUN)
-        try:
-            run = Run.from_doc(decode(data)) if data else None
-        except ValueError:
-            return None
-        if run and (run.account_id, run.session_id, run.run_id) != (
-            self.account,
-            self.session_id,
-            self.run_id,
-        ):
-            return None
-        return run
-
-    def all_events(self) -> Iterator[Event]:
-        """The run's events, oldest first."""
-        return (event for _, event in self.events.forward(self.event))
-
-    def event(self, doc: Doc) -> Event:
-        """The event in a decoded line of this run. Raises ValueError if it is none, or another run's."""
-        event = Event.from_doc(doc)
-        if (event.session_id, event.run_id) != (self.session_id, self.run_id):
-            raise ValueError(f"belongs to {event.session_id[:80]}/{event.run_id[:80]}")
-        return event
-
-    def view(self) -> RunView:
-        """The run as it stands, with what can only be seen from outside."""
-        run = self.load()
-        executor = self.executor_of(run)
-        if executor == "lost":
-            # The executor may have ended the run and left between the two looks.
-            run = self.load()
-            executor = self.executor_of(run)
-        status = run.status
-        if executor == "lost" and status in (
-            RunStatus.RUNNING,
-            RunStatus.COMPACTING,
-            RunStatus.WAITING_INPUT,
-        ):
-            status = RunStatus.RECONCILING
-        return RunView(run, status, executor, stop_asked=self.stop_is_asked(run), overdue=is_overdue(run))
-
-    def executor_of(self, run: Run) -> Executor:
-        """Who drives `run`: `none` where nobody has to, `lost` where somebody should."""
-        if run.is_over:
-            return "none"
-        if is_executor_alive(self.directory):
-            lease = self.lease()
-            lapsed = lease is not None and lease.generation == run.generation and is_expired(lease)
-            return "frozen" if lapsed else "alive"
-        busy = any(operation.status is OperationStatus.RUNNING for operation in run.open_operations)
-        idle = run.status is RunStatus.QUEUED or (run.status is RunStatus.WAITING_INPUT and not busy)
-        return "none" if idle else "lost"
-
-    def stop_is_asked(self, run: Run) -> bool:
-        """Whether a cancel sentinel lies there that has not become an intent yet."""
-        return not run.is_over and run.ending is None and self.directory.stat(layout.CANCEL) is not None
-
-    def lease(self) -> Lease | None:
-        """What `lease.json` says; None if it is missing or unreadable."""
-        data = self.directory.read(layout.LEASE)
-        try:
-            return Lease.from_doc(decode(data)) if data else None
-        except ValueError:
-            return None
-
-    def report(self) -> str | None:
-        """The delivered report; one that is committed but not in place yet is read from its blob."""
-        data = self.directory.read(layout.REPORT)
-        if data is None:
-            committed = self.load().report
-            data = self.blob(committed["sha256"]) if committed else None
-        return None if data is None else data.decode("utf-8", "replace")
-
-    def draft(self) -> str:
-        """What has been generated so far of the reply under way."""
-        return (self.directory.read(layout.DRAFT) or b"").decode("utf-8", "replace")
-
-    def blob(self, sha256: str) -> bytes | None:
-        """The bytes kept under `sha256`, if they are there and are those."""
-        if not _SHA256.fullmatch(sha256):
-            return None  # a stored field is no path
-        if self.directory.stat(layout.BLOBS) is None:
-            return None
-        data = self.directory.open(layout.BLOBS).read(sha256)
-        return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
 
     # --- writing, under the session's lock
 
@@ -227,36 +107,29 @@ class RunDir:
     def claim(self, held: Held, *, lease_seconds: float, timeout: float | None) -> Lease:
         """Takes the lease in the next generation; the caller holds the liveness lock and goes on to execute.
 
-        `timeout` is the run's whole executing time in seconds; what was used before counts.
+        The attempt is counted by that, durably, before it begins. `timeout` is the run's whole executing time in
+        seconds; what was used before counts.
         """
+        lease = self._take_lease(held, lease_seconds, self.current(held).next_attempt)
         run = self.current(held)
-        self.directory.ensure(layout.SCRATCH)
-        for directory in (
-            self.directory,
-            self.session_directory.open(layout.RUNS),
-            self.session_directory,
-        ):
-            directory.sync()
-        lease = new_lease(run.generation + 1, this_process(), lease_seconds)
-        payload: Doc = {
-            "owner": lease.owner.to_doc(),
-            "previousGeneration": run.generation,
-            "attempt": run.next_attempt,
-            "expiresAt": lease.expires_at,
-        }
-        run = self._append(E.RUN_LEASE_ACQUIRED, payload, generation=lease.generation)
         if run.status in (RunStatus.QUEUED, RunStatus.RECONCILING) and run.ending is None:
             timeout_at = remaining_deadline(run, timeout)
             started = {"inputMode": run.input_mode, "accountId": self.account, "timeoutAt": timeout_at}
-            run = self._append(E.RUN_STARTED, started)
-        self._write_lease(lease)
-        self.write_snapshot(held)
-        return lease
+            self._append(E.RUN_STARTED, started)
+        return self._hold(lease, held)
 
-    def renew(self, lease: Lease, held: Held, lease_seconds: float) -> Lease:
-        """Renews the lease. Raises FencedOut."""
+    def take_over(self, held: Held, *, lease_seconds: float) -> Lease:
+        """Takes the lease in the next generation to settle what an executor left that is gone. Executes nothing.
+
+        So it begins no attempt: only what is executed can use them up.
+        """
+        return self._hold(self._take_lease(held, lease_seconds, self.current(held).attempts), held)
+
+    def renew(self, lease: Lease, held: Held, lease_seconds: float, executing_ms: int | None = None) -> Lease:
+        """Renews the lease, with the executing time that the run has used by now. Raises FencedOut."""
         self.check(lease, held)
-        renewed = new_lease(lease.generation, lease.owner, lease_seconds)
+        spent = lease.executing_ms if executing_ms is None else executing_ms
+        renewed = new_lease(lease.generation, lease.owner, lease_seconds, spent)
         self._write_lease(renewed)
         return renewed
 
@@ -323,6 +196,32 @@ class RunDir:
 
     # --- below
 
+    def _take_lease(self, held: Held, lease_seconds: float, attempt: int) -> Lease:
+        run = self.current(held)
+        self.directory.ensure(layout.SCRATCH)
+        for directory in (
+            self.directory,
+            self.session_directory.open(layout.RUNS),
+            self.session_directory,
+        ):
+            directory.sync()
+        # What a lost executor has used goes along until an event tells of it.
+        spent = run.usage["executingMs"] + self.unrecorded_ms(run)
+        lease = new_lease(run.generation + 1, this_process(), lease_seconds, spent)
+        payload: Doc = {
+            "owner": lease.owner.to_doc(),
+            "previousGeneration": run.generation,
+            "attempt": attempt,
+            "expiresAt": lease.expires_at,
+        }
+        self._append(E.RUN_LEASE_ACQUIRED, payload, generation=lease.generation)
+        return lease
+
+    def _hold(self, lease: Lease, held: Held) -> Lease:
+        self._write_lease(lease)
+        self.write_snapshot(held)
+        return lease
+
     def _append(self, kind: EventType, payload: Doc, *, generation: int | None = None, durable: bool = False) -> Run:
         run = self._caught_up()
         event = Event(
@@ -382,18 +281,3 @@ class RunDir:
     def _write_lease(self, lease: Lease) -> None:
         # Not synced: the generation in the log is the fence, and after a power cut no executor is left.
         self.directory.replace(layout.LEASE, encode_document(lease.to_doc()), durable=False)
-
-    def _fold_all(self) -> Run:
-        first = next(self.all_events(), None)
-        if first is None or first.type != E.RUN_ACCEPTED:
-            prompt = self._prompt()
-            if prompt is not None:
-                # The message has accepted it. The event that follows from that is missing, and appended by the next
-                # writer, or damaged.
-                begun = accepted_run(first_event(self.account, prompt))
-                return begun._replace(applied_seq=0).fold(self.all_events())
-        try:
-            return fold_run(self.all_events())
-        except ValueError as error:
-            path = self.directory.at(layout.OPERATIONS)
-            raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error

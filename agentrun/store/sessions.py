@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from agentrun import ids
-from agentrun.errors import CorruptRecord, NotFound
+from agentrun.errors import CorruptRecord, NotFound, SessionHeld
 from agentrun.records.codec import Doc, check_version, decode
 from agentrun.records.message import PROMPT, Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
 from agentrun.store.disk import Directory, Expected
-from agentrun.store.locks import session_lock
+from agentrun.store.locks import lock_holder, session_lock
 from agentrun.store.log import Log
 from agentrun.store.runs import RunDir
 
@@ -62,7 +62,7 @@ class SessionDir:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there."""
-        with session_lock(self.directory):
+        with session_lock(self.directory, self._refuse_frozen):
             if not self._is_in_place():
                 # Whoever held the lock before has removed it; what was written now would be lost.
                 raise NotFound(f"{self.session_id} has been removed", session_id=self.session_id)
@@ -71,6 +71,26 @@ class SessionDir:
     def _is_in_place(self) -> bool:
         found = self.directory.stat(os.path.join(os.pardir, self.session_id))
         return found is not None and os.path.samestat(found, os.fstat(self.directory.fd))
+
+    def _refuse_frozen(self) -> None:
+        """Raises SessionHeld if whoever holds the session's lock is an executor that does not respond.
+
+        It would be waited for until somebody ends it. Anybody else is only slow.
+        """
+        run_id = self.active()
+        if run_id is None:
+            return
+        run_dir = self.run(run_id)
+        lease = run_dir.lease()
+        if lease is None or run_dir.executor_of(run_dir.load()) != "frozen":
+            return
+        if lock_holder(self.directory) in (None, lease.owner.pid) and lease.owner.pid != os.getpid():
+            raise SessionHeld(
+                f"{self.session_id} is held by the executor of {run_id}, {lease.owner}, which does not respond",
+                hint="take its run over with: agentrun recover",
+                session_id=self.session_id,
+                run_id=run_id,
+            )
 
     def message(self, doc: Doc) -> Message:
         """The message in a decoded line of this session. Raises ValueError if it is none, or another session's."""

@@ -121,6 +121,31 @@ class Tree:
         """Where the session is or would be, for messages."""
         return os.path.join(self.root, layout.ACCOUNTS, self.account, layout.SESSIONS, session_id)
 
+    def unfinished_ids(self) -> Iterator[str]:
+        """The ids of the sessions that may have a run that is not over, in no order; no history is read.
+
+        The slot tells, by one call of the system for each session. Where it is free, the end of the conversation does:
+        an input, or runs after the one that it says has ended, were left there by a crash.
+        """
+        sessions = self._sessions()
+        for name in self.session_ids() if sessions is not None else ():
+            assert sessions is not None
+            if sessions.stat(os.path.join(name, layout.ACTIVE)) is not None or self._was_left_open(name):
+                yield name
+
+    def noted_since(self, offset: int) -> tuple[set[str], int]:
+        """The ids of the sessions that were used since `noted_since` returned `offset`; see `Activity`."""
+        account = self._account()
+        return Activity(account).noted_since(offset) if account is not None else (set(), 0)
+
+    def _was_left_open(self, session_id: str) -> bool:
+        try:
+            session = self.session(session_id)
+            last = next(session.messages_backward(), None)
+            return last is not None and (last.is_input or session.run_ids()[:1] not in ([], [last.run_id]))
+        except AgentrunError:
+            return True  # whoever opens it will say what is wrong
+
     def recent_ids(self) -> Iterator[str]:
         """The ids of all sessions that are there, the one that changed last first."""
         sessions = self._sessions()

@@ -48,7 +48,7 @@ def queued(stage: Stage) -> None:
     stage.keep()
     words = ("send", SESSION, "quick")
     calls = stage.calls(*words, begin=stage.put_back)
-    claim = next(call for call in calls if "LOCK_EX|LOCK_NB" in call.text)
+    claim = next(call for call in calls if "/runs/run-1>, LOCK_EX|LOCK_NB" in call.text)
     stage.put_back()
     stage.interrupted(claim, "signal=KILL", *words, text="quick")
     assert stage.view("run-1")["status"] == "queued"

@@ -5,6 +5,7 @@ children and theirs. `run` starts a tool and follows it to its end, `output` kee
 bounds, `tree` finds and ends what belongs together, with `procfs` (proc(5)) and `orphans` below it.
 """
 
+from agentrun.adapters.process.named import end_named
 from agentrun.adapters.process.orphans import become_subreaper
 from agentrun.adapters.process.run import CannotStart, Outcome, run_process
 from agentrun.adapters.process.tree import Survivor, end_descendants, end_marked, end_marked_now
@@ -17,5 +18,6 @@ __all__ = [
     "end_descendants",
     "end_marked",
     "end_marked_now",
+    "end_named",
     "run_process",
 ]

@@ -1,0 +1,257 @@
+"""Taking a run out of the hands of an executor that is gone, and what becomes of it then.
+
+The old executor is fenced out first, what its tools left running is ended, then whoever may know is asked how each
+write ended. Between these steps no lock of the session is held; the lease is, and a thread renews it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from agentrun.commands.asking import stop_outside
+from agentrun.commands.execution import check_executable, config_of, end_leftovers, outside_of
+from agentrun.commands.place import Place
+from agentrun.errors import ConfigError
+from agentrun.lifecycle import recovery
+from agentrun.lifecycle.recovery import Verdict
+from agentrun.lifecycle.settlement import Finding
+from agentrun.lifecycle.winding_down import DEADLINE, LOST, WIND_DOWN_LEASE, wind_down
+from agentrun.records.lease import Lease
+from agentrun.records.operation import Operation
+from agentrun.records.run import Run
+from agentrun.states import EventType, OperationStatus, RunStatus
+from agentrun.store import inbox
+from agentrun.store.identity import this_actor
+from agentrun.store.locks import take_liveness
+from agentrun.store.redo import writing
+from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
+from agentrun.store.writer import Writer
+
+
+class Terms(NamedTuple):
+    """What the run's configuration says about going on: `lease` in seconds, further attempts by tool name."""
+
+    lease: float
+    max_attempts: int
+    retries: Mapping[str, int]
+
+
+class Ready(NamedTuple):
+    """A run that can go on now: whoever has `liveness`, its executor's lock, is the one to drive it."""
+
+    run: Run
+    liveness: int
+
+
+class Settled(NamedTuple):
+    """A run that does not go on: it is over, or stays as it is for `reason`, and `hint` says what to type."""
+
+    run: Run
+    reason: str
+    hint: str | None = None
+
+
+def recover(place: Place, session: SessionDir, run_dir: RunDir) -> Ready | Settled | None:
+    """Settles what the lost executor of a run left, and decides what becomes of the run.
+
+    None if it is not lost any more: somebody drives it, or was quicker. Raises FencedOut, StorageFailed.
+    """
+    try:
+        terms = terms_of(run_dir.load())
+    except ConfigError as error:
+        # Nobody can be asked and nobody could go on. What is to end anyway needs neither.
+        if run_dir.load().ending is None:
+            return Settled(run_dir.load(), error.message, error.hint)
+        terms = Terms(WIND_DOWN_LEASE, 1, {})
+    case = _Case(place, session, run_dir, terms)
+    if is_to_be_taken_over(run_dir.load()):
+        return case.take_over()
+    return case.look_again()
+
+
+def is_to_be_taken_over(run: Run) -> bool:
+    """Whether an executor left it in the middle: then the truth about its operations comes first."""
+    return not run.is_over and (run.lease_owner is not None or run.status is RunStatus.CANCELLING)
+
+
+def terms_of(run: Run) -> Terms:
+    """What the configuration that the run was accepted with says. Raises ConfigError if it is gone."""
+    config = config_of(run, warn=lambda _: None)
+    return Terms(config.lease, config.max_attempts, {name: tool.retries for name, tool in config.tools.items()})
+
+
+def what_is_missing(run: Run) -> tuple[str, str | None]:
+    """Why a run stays reconciling, and the command that helps."""
+    unknown = recovery.unknown_operations(run)
+    names = ", ".join(f"{operation.operation_id} ({operation.name})" for operation in unknown)
+    name = f"{run.session_id}/{run.run_id}"
+    first = unknown[0].operation_id if unknown else "OP"
+    hint = f"find out and say so: agentrun reconcile {name} {first} --as succeeded|failed|cancelled"
+    return f"nobody knows how {names} ended", hint
+
+
+class _Case:
+    """One lost run, while it is being recovered."""
+
+    def __init__(self, place: Place, session: SessionDir, run_dir: RunDir, terms: Terms) -> None:
+        self._place = place
+        self._session = session
+        self._run_dir = run_dir
+        self._terms = terms
+
+    def take_over(self) -> Ready | Settled | None:
+        """Fences the old executor out, then settles."""
+        with writing(self._session) as writer:
+            liveness = self._liveness(writer)
+            if liveness is None:
+                return None
+            lease = recovery.begin(writer, self._run_dir, lease_seconds=self._terms.lease, reason=LOST)
+            recovery.learn_remote_ids(writer, lease, self._run_dir)
+            self._intend(writer, lease)
+        with _closing_unless_kept(liveness) as kept:
+            result = self._settle(lease)
+            if isinstance(result, Settled):
+                return result
+            kept.append(liveness)
+            return Ready(result, liveness)
+
+    def look_again(self) -> Ready | Settled | None:
+        """A run that was left behind in order: something may have become known since, or the user has said it."""
+        findings = self._find_out(recovery.unknown_operations(self._run_dir.load()))
+        with writing(self._session) as writer:
+            liveness = self._liveness(writer)
+            if liveness is None:
+                return None
+            with _closing_unless_kept(liveness) as kept:
+                run = recovery.record_findings(writer, self._run_dir, findings)
+                verdict = self._verdict(run)
+                if not is_to_be_taken_over(run) and verdict is not Verdict.WIND_DOWN:
+                    result = self._left_or_ready(run)
+                    if isinstance(result, Settled):
+                        return result
+                    kept.append(liveness)
+                    return Ready(result, liveness)
+        return self.take_over()
+
+    # --- below
+
+    def _liveness(self, writer: Writer) -> int | None:
+        if self._run_dir.executor_of(self._run_dir.current(writer)) != "lost":
+            return None
+        return take_liveness(self._run_dir.directory)
+
+    def _verdict(self, run: Run) -> Verdict:
+        return recovery.verdict(run, self._terms.max_attempts, is_used_up=self._run_dir.is_used_up(run))
+
+    def _intend(self, writer: Writer, lease: Lease) -> None:
+        """Stores why the run ends, if it is to end and nobody has said so: before anything is ended for that reason."""
+        run = self._run_dir.current(writer)
+        if run.ending is not None or self._verdict(run) is not Verdict.WIND_DOWN:
+            return
+        if self._run_dir.is_used_up(run):
+            actor = this_actor() | {"user": DEADLINE}
+            inbox.request_stop(
+                writer, self._run_dir, actor=actor, reason="its time is used up", intent="timeout", via="timeout"
+            )
+            return
+        reason = f"its executor was lost in each of {run.attempts} attempts (max_attempts = {self._terms.max_attempts})"
+        self._run_dir.append(lease, writer, EventType.RUN_FAILING, {"reason": reason})
+        self._run_dir.write_snapshot(writer)
+
+    def _settle(self, lease: Lease) -> Run | Settled:
+        findings: Mapping[str, Finding] = {}
+        with self._renewing(lease):
+            survivors = end_leftovers(self._place, self._run_dir)
+            # What is still alive may yet do it: a probe's "it did not happen" is worth nothing then.
+            if not survivors and self._run_dir.load().ending is None:
+                findings = self._find_out(recovery.open_writes(self._run_dir.load()))
+        if not survivors and self._run_dir.load().ending is not None:
+            stop_outside(self._place, self._session, self._run_dir, lease)
+        with writing(self._session) as writer:
+            return self._decide(writer, lease, survivors, findings)
+
+    def _decide(
+        self, writer: Writer, lease: Lease, survivors: Sequence[str], findings: Mapping[str, Finding]
+    ) -> Run | Settled:
+        run = self._run_dir.check(lease, writer)
+        if survivors:
+            reason = f"{', '.join(survivors)} cannot be ended"
+            # Its operations stay open: they are not over.
+            run = recovery.let_go(writer, lease, self._run_dir, reason)
+            return Settled(run, reason, "end it by hand, then: agentrun recover")
+        if run.ending is not None:
+            spent = self._run_dir.unrecorded_ms(run)
+            run = wind_down(writer, lease, self._run_dir, executing_ms=spent)
+            return Settled(run, run.reason or LOST)
+        run = recovery.settle_open(writer, lease, self._run_dir, findings, self._terms.retries)
+        result = self._left_or_ready(run)
+        reason = result.reason if isinstance(result, Settled) else "to be continued"
+        run = recovery.let_go(writer, lease, self._run_dir, reason)
+        return result._replace(run=run) if isinstance(result, Settled) else run
+
+    def _left_or_ready(self, run: Run) -> Run | Settled:
+        """The run itself if it can go on."""
+        if recovery.unknown_operations(run):
+            reason, hint = what_is_missing(run)
+            return Settled(run, reason, hint)
+        try:
+            check_executable(self._place, run)
+        except ConfigError as error:
+            return Settled(run, error.message, error.hint)
+        return run
+
+    @contextmanager
+    def _renewing(self, lease: Lease) -> Iterator[None]:
+        from agentrun.executor.heartbeat import Heartbeat
+
+        session = self._session.another()
+        heartbeat = Heartbeat(session, self._run_dir.run_id, lease, self._terms.lease, lambda: None)
+        heartbeat.start()
+        try:
+            yield
+        finally:
+            heartbeat.stop()
+
+    def _find_out(self, operations: Sequence[Operation]) -> dict[str, Finding]:
+        """What a probe says of each, and where that is nothing, what a fenced executor left about it."""
+        found = recovery.stale_findings(self._run_dir, operations)
+        return found | _probed(self._place, self._run_dir, operations)
+
+
+def _probed(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> dict[str, Finding]:
+    if not operations:
+        return {}
+    outside = outside_of(place, run_dir)
+    asked = [operation for operation in operations if outside.can_probe(operation)]
+    if not asked:
+        return {}
+    import anyio
+
+    found: dict[str, Finding] = {}
+
+    async def ask(operation: Operation) -> None:
+        answer = await outside.probe(operation)
+        if answer.is_certain:
+            found[operation.operation_id] = Finding(OperationStatus(answer.status), answer.evidence, answer.result)
+
+    async def ask_all() -> None:
+        async with anyio.create_task_group() as group:
+            for operation in asked:
+                group.start_soon(ask, operation)
+
+    anyio.run(ask_all)
+    return found
+
+
+@contextmanager
+def _closing_unless_kept(liveness: int) -> Iterator[list[int]]:
+    kept: list[int] = []
+    try:
+        yield kept
+    finally:
+        if not kept:
+            os.close(liveness)

@@ -1,0 +1,91 @@
+"""Telling an executor that is frozen from one that is late, and ending it.
+
+A lease that has run out proves nothing: a laptop slept, a disk was slow. Who would take its run over watches it for one
+more lease length of time in which this process was awake; a renewal in between begins everything anew.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from agentrun import clock
+from agentrun.errors import HeldBack
+from agentrun.records.lease import Lease, Owner
+from agentrun.store.deadlines import lease_seconds
+from agentrun.store.identity import boot_id
+from agentrun.store.locks import is_executor_alive
+from agentrun.store.runs import RunDir
+from agentrun.store.watch import Watch
+
+# Seconds that a process has to go away after SIGKILL, and its locks with it.
+KILL_PATIENCE = 5.0
+
+
+class _Seen(NamedTuple):
+    lease: Lease
+    since: float
+
+
+class Vigil:
+    """What this process has seen itself of leases that had run out."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+
+    def seconds_left(self, run_dir: RunDir) -> float:
+        """For how long the run's lease has to stay as it is until its executor counts as frozen; 0 then."""
+        lease = run_dir.lease()
+        if lease is None:
+            return 0.0
+        seen = self._seen.get(run_dir.name)
+        if seen is None or seen.lease != lease:
+            seen = self._seen[run_dir.name] = _Seen(lease, clock.awake_seconds())
+        return max(lease_seconds(lease) - (clock.awake_seconds() - seen.since), 0.0)
+
+    def keep(self, run_dir: RunDir) -> bool:
+        """Watches a frozen executor until it counts as such; False if it comes to life, or dies, before."""
+        watch = Watch(run_dir.directory)
+        try:
+            while run_dir.executor_of(run_dir.load()) == "frozen":
+                left = self.seconds_left(run_dir)
+                if left <= 0:
+                    return True
+                watch.wait(left)
+        finally:
+            watch.close()
+        return False
+
+
+def end_frozen(run_dir: RunDir) -> None:
+    """Ends the executor whose lease `run_dir` has, and returns when its locks are free.
+
+    Raises HeldBack where that is not for this process to do: it is of another machine, or cannot be killed.
+    """
+    from agentrun.adapters.process import end_named
+
+    lease = run_dir.lease()
+    if lease is None:
+        return
+    owner = lease.owner
+    if not is_of_here(owner):
+        raise _held_back(run_dir, f"its executor {owner} does not respond", f"end it there: kill -9 {owner.pid}")
+    assert owner.start_time is not None
+    ended = end_named(owner.pid, owner.start_time, patience=KILL_PATIENCE)
+    if not ended or is_executor_alive(run_dir.directory):
+        raise _held_back(run_dir, f"its executor {owner} cannot be ended", f"end it by hand: kill -9 {owner.pid}")
+
+
+def is_of_here(owner: Owner) -> bool:
+    """Whether the process is one of this machine since it was started: only then its number means anything here."""
+    is_known = owner.start_time is not None and owner.boot_id is not None
+    return is_known and (owner.host, owner.boot_id) == (os.uname().nodename, boot_id())
+
+
+def _held_back(run_dir: RunDir, what: str, hint: str) -> HeldBack:
+    return HeldBack(
+        f"{run_dir.name} is left as it is: {what}",
+        hint=f"{hint}, then: agentrun recover",
+        session_id=run_dir.session_id,
+        run_id=run_dir.run_id,
+    )

@@ -1,0 +1,197 @@
+"""Reading one run on disk: its events, the snapshot folded from them, who executes it, what it produced.
+
+Takes no lock and writes nothing; `store.runs` adds what writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+
+from agentrun.errors import CorruptRecord
+from agentrun.records.acceptance import first_event
+from agentrun.records.codec import Doc, decode
+from agentrun.records.event import Event
+from agentrun.records.lease import Lease
+from agentrun.records.message import Message
+from agentrun.records.run import Run, accepted_run, fold_run
+from agentrun.records.views import Executor, RunView
+from agentrun.states import EventType, OperationStatus, RunStatus
+from agentrun.store import layout
+from agentrun.store.deadlines import is_expired, is_overdue
+from agentrun.store.disk import Directory
+from agentrun.store.locks import is_executor_alive
+from agentrun.store.log import Log
+
+E = EventType
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class RunReader:
+    """A run's directory. `prompt` finds the message that began the run, for when nothing else is there yet."""
+
+    def __init__(
+        self,
+        account: str,
+        session_id: str,
+        run_id: str,
+        session_directory: Directory,
+        directory: Directory,
+        prompt: Callable[[], Message | None],
+    ) -> None:
+        self.account = account
+        self.session_id = session_id
+        self.run_id = run_id
+        self.session_directory = session_directory
+        self.directory = directory
+        self.events = Log(directory, layout.OPERATIONS)
+        self._prompt = prompt
+
+    @property
+    def name(self) -> str:
+        """`SESSION/RUN`, as commands take it."""
+        return f"{self.session_id}/{self.run_id}"
+
+    def load(self) -> Run:
+        """The run now: the snapshot, and the events after it. Raises CorruptRecord if there is nothing to tell from."""
+        snapshot = self.snapshot()
+        if snapshot is None:
+            return self._fold_all()
+        later: list[Event] = []
+        for event in self.events.backward(self.event):
+            if event.seq <= snapshot.applied_seq:
+                if not later and self.events.last_seq() < snapshot.applied_seq:
+                    break
+                return snapshot.fold(reversed(later))
+            later.append(event)
+        # The log ends before the snapshot does, or is damaged there: the record counts, not the snapshot.
+        return self._fold_all()
+
+    def snapshot(self) -> Run | None:
+        """What `run.json` says; None if it is missing or no snapshot of this run."""
+        data = self.directory.read(layout.RUN)
+        try:
+            run = Run.from_doc(decode(data)) if data else None
+        except ValueError:
+            return None
+        if run and (run.account_id, run.session_id, run.run_id) != (
+            self.account,
+            self.session_id,
+            self.run_id,
+        ):
+            return None
+        return run
+
+    def all_events(self) -> Iterator[Event]:
+        """The run's events, oldest first."""
+        return (event for _, event in self.events.forward(self.event))
+
+    def event(self, doc: Doc) -> Event:
+        """The event in a decoded line of this run. Raises ValueError if it is none, or another run's."""
+        event = Event.from_doc(doc)
+        if (event.session_id, event.run_id) != (self.session_id, self.run_id):
+            raise ValueError(f"belongs to {event.session_id[:80]}/{event.run_id[:80]}")
+        return event
+
+    def view(self) -> RunView:
+        """The run as it stands, with what can only be seen from outside."""
+        run = self.load()
+        executor = self.executor_of(run)
+        if executor == "lost":
+            # The executor may have ended the run and left between the two looks.
+            run = self.load()
+            executor = self.executor_of(run)
+        status = run.status
+        if executor == "lost" and status in (
+            RunStatus.RUNNING,
+            RunStatus.COMPACTING,
+            RunStatus.WAITING_INPUT,
+        ):
+            status = RunStatus.RECONCILING
+        overdue = self.is_used_up(run) if executor == "lost" else is_overdue(run)
+        return RunView(run, status, executor, stop_asked=self.stop_is_asked(run), overdue=overdue)
+
+    def executor_of(self, run: Run) -> Executor:
+        """Who drives `run`: `none` where nobody has to, `lost` where somebody should."""
+        if run.is_over:
+            return "none"
+        if is_executor_alive(self.directory):
+            lease = self.lease()
+            lapsed = lease is not None and lease.generation == run.generation and is_expired(lease)
+            return "frozen" if lapsed else "alive"
+        busy = any(operation.status is OperationStatus.RUNNING for operation in run.open_operations)
+        idle = run.status is RunStatus.QUEUED or (run.status is RunStatus.WAITING_INPUT and not busy)
+        return "none" if idle else "lost"
+
+    def unrecorded_ms(self, run: Run) -> int:
+        """Executing time, in milliseconds, that the executor had used by its last renewal and no event tells of.
+
+        What it used after that went with it: at most the time between two renewals.
+        """
+        lease = self.lease()
+        if lease is None or lease.generation != run.generation:
+            return 0
+        return max(lease.executing_ms - int(run.usage["executingMs"]), 0)
+
+    def is_used_up(self, run: Run) -> bool:
+        """Whether a run that lost its executor has no executing time left; without one, no more of it is used."""
+        spent = run.usage["executingMs"] + self.unrecorded_ms(run)
+        return run.timeout is not None and spent >= run.timeout * 1000
+
+    def stop_is_asked(self, run: Run) -> bool:
+        """Whether a cancel sentinel lies there that has not become an intent yet."""
+        return not run.is_over and run.ending is None and self.directory.stat(layout.CANCEL) is not None
+
+    def lease(self) -> Lease | None:
+        """What `lease.json` says; None if it is missing or unreadable."""
+        data = self.directory.read(layout.LEASE)
+        try:
+            return Lease.from_doc(decode(data)) if data else None
+        except ValueError:
+            return None
+
+    def stale_notes(self) -> Iterator[Doc]:
+        """What executors that were fenced out still knew of this run: `{type at payload}` each."""
+        if self.session_directory.stat(layout.STALE) is None:
+            return
+        stale = self.session_directory.open(layout.STALE)
+        for generation in range(1, self.load().generation + 1):
+            name = layout.stale_name(self.run_id, generation)
+            yield from (doc for _, doc in Log(stale, name).forward(lambda doc: doc))
+
+    def report(self) -> str | None:
+        """The delivered report; one that is committed but not in place yet is read from its blob."""
+        data = self.directory.read(layout.REPORT)
+        if data is None:
+            committed = self.load().report
+            data = self.blob(committed["sha256"]) if committed else None
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def draft(self) -> str:
+        """What has been generated so far of the reply under way."""
+        return (self.directory.read(layout.DRAFT) or b"").decode("utf-8", "replace")
+
+    def blob(self, sha256: str) -> bytes | None:
+        """The bytes kept under `sha256`, if they are there and are those."""
+        if not _SHA256.fullmatch(sha256):
+            return None  # a stored field is no path
+        if self.directory.stat(layout.BLOBS) is None:
+            return None
+        data = self.directory.open(layout.BLOBS).read(sha256)
+        return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
+
+    def _fold_all(self) -> Run:
+        first = next(self.all_events(), None)
+        if first is None or first.type != E.RUN_ACCEPTED:
+            prompt = self._prompt()
+            if prompt is not None:
+                # The message has accepted it. The event that follows from that is missing, and appended by the next
+                # writer, or damaged.
+                begun = accepted_run(first_event(self.account, prompt))
+                return begun._replace(applied_seq=0).fold(self.all_events())
+        try:
+            return fold_run(self.all_events())
+        except ValueError as error:
+            path = self.directory.at(layout.OPERATIONS)
+            raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error

@@ -1,0 +1,231 @@
+"""An executor that is alive and does not respond: watched, ended, fenced out; and never taken for a stranger."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrun.store.redo import writing
+from agentrun.store.tree import Tree
+
+Home = Any
+Until = Callable[..., Any]
+
+pytestmark = pytest.mark.slow
+NOT_OVER, CONFLICT, FENCED = 6, 7, 12
+
+# Claims the run of the arguments as an executor does, and freezes while it holds the session's lock.
+FROZEN_IN_THE_LOCK = """\
+import os, signal, sys
+from agentrun.store.locks import take_liveness
+from agentrun.store.redo import writing
+from agentrun.store.tree import Tree
+root, account, session_id, run_id = sys.argv[1:]
+session = Tree(root, account).session(session_id)
+with writing(session):
+    pass  # makes the run that the prompt stands for
+run_dir = session.run(run_id)
+liveness = take_liveness(run_dir.directory)
+with writing(session) as writer:
+    run_dir.claim(writer, lease_seconds=1.0, timeout=None)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.fixture
+def working(home: Home) -> str:
+    """A run whose tool waits for the gate; its lease is short."""
+    home.settings(top='lease = "1s"')
+    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows", retries=3)
+    home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
+    run = str(home.detach(home.new(), "go"))
+    home.wait_for_event(run, "tool.started")
+    return run
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def freeze(home: Home, run: str, until: Until) -> int:
+    """Stops the executor of a run, not while it holds the session's lock, and waits until its lease has run out."""
+    pid = int(home.executor(run))
+    with locked(home.session_dir(run)):
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: state(pid) == "T", "it stands still")
+    until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+    return pid
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def marked(home: Home, run: str) -> list[int]:
+    """The processes that the run's tools are."""
+    return list(home.marked(run.partition("/")[0]))
+
+
+def change_lease(home: Home, run: str, **owner: Any) -> None:
+    path = home.run_dir(run) / "lease.json"
+    lease = json.loads(path.read_bytes())
+    lease["owner"] |= owner
+    path.write_text(json.dumps(lease))
+
+
+def goes_on(home: Home, run: str) -> None:
+    home.open_gate()
+    home.wait_for_status(run, "completed")
+    assert home.run("show", run, "--report").text == "rows\n"
+
+
+# covers A59 A63 B33 B34
+def test_a_rival_ends_a_frozen_executor_and_its_tools_and_the_run_goes_on(
+    home: Home, working: str, until: Until
+) -> None:
+    pid = freeze(home, working, until)
+    tools = marked(home, working)
+    done = home.run("recover", "--json")
+    assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
+    assert state(pid) in ("", "Z")
+    assert tools
+    assert not [tool for tool in tools if state(tool) not in ("", "Z")]
+    goes_on(home, working)
+    assert [event["generation"] for event in home.events(working, "run.lease_acquired")] == [1, 2, 3]
+
+
+def test_one_that_wakes_up_while_it_is_watched_goes_on_in_its_generation(
+    home: Home, working: str, until: Until
+) -> None:
+    pid = freeze(home, working, until)
+    rival = home.start("recover", "--json")
+    # It watches for one more lease; a renewal in that time ends the watch.
+    os.kill(pid, signal.SIGCONT)
+    done = rival.end()
+    assert (done.code, done.docs) == (0, [])
+    goes_on(home, working)
+    assert len(home.events(working, "run.lease_acquired")) == 1
+
+
+def test_one_that_is_frozen_in_the_sessions_lock_is_named_and_then_ended(home: Home, until: Until) -> None:
+    home.settings(top='lease = "1s"')
+    session = home.new()
+    run = str(home.detach(session, "go"))
+    pid = home.executor(run)
+    until(lambda: state(pid) in ("", "Z"), "its executor has left")
+    prompt = json.loads((home.session_dir(session) / "messages.jsonl").read_text().splitlines()[0])
+    prompt |= {"seq": 3, "runId": "run-2"}
+    with (home.session_dir(session) / "messages.jsonl").open("a") as file:
+        file.write(json.dumps(prompt) + "\n")
+    account = home.session_dir(session).parent.parent.name
+    argv = [sys.executable, "-c", FROZEN_IN_THE_LOCK, str(home.root), account, session, "run-2"]
+    with subprocess.Popen(argv, env=home.env) as executor:
+        run = f"{session}/run-2"
+        until(lambda: state(executor.pid) == "T", "it stands still")
+        until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+        refused = home.run("send", session, "more", "--json")
+        assert refused.code == CONFLICT
+        assert f"(pid {executor.pid})" in refused.error["message"]
+        assert "agentrun recover" in refused.error["hint"]
+        done = home.run("recover", "--json")
+        assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
+    home.wait_for_status(run, "completed")
+
+
+# covers B35 B36 B37
+def test_one_that_was_replaced_writes_nothing_into_the_run_and_says_what_it_knew(
+    home: Home, working: str, until: Until
+) -> None:
+    pid = freeze(home, working, until)
+    tree = Tree(str(home.root), home.session_dir(working).parent.parent.name)
+    session = tree.session(working.partition("/")[0])
+    with writing(session) as writer:  # a rival that cannot end it: from another machine
+        session.run("run-1").take_over(writer, lease_seconds=600.0)
+    before = {path: path.read_bytes() for path in home.run_dir(working).rglob("*") if path.is_file()}
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    after = {path: path.read_bytes() for path in home.run_dir(working).rglob("*") if path.is_file()}
+    assert before == after
+    notes = (home.session_dir(working) / "stale" / "run-1.generation-1.jsonl").read_text().splitlines()
+    assert [json.loads(note)["type"] for note in notes] == ["tool.finished"]
+    assert json.loads(notes[0])["payload"]["operationId"] == "op-2"
+    assert marked(home, working) == []
+
+
+# covers A60
+def test_what_a_replaced_executor_left_settles_a_write(home: Home, until: Until) -> None:
+    home.settings(top='lease = "1s"')
+    script = f"echo x >>'{home.path}/effects'; {home.gate()}; echo exported"
+    home.tool("export", script, effect="write", approve="auto")
+    home.model({"calls": [{"name": "export"}]}, {"text": "{{op:export}}"})
+    run = str(home.detach(home.new(), "go"))
+    home.wait_for_event(run, "tool.started")
+    pid = freeze(home, run, until)
+    tree = Tree(str(home.root), home.session_dir(run).parent.parent.name)
+    session = tree.session(run.partition("/")[0])
+    home.open_gate()
+    until(lambda: not [tool for tool in marked(home, run) if state(tool) != "Z"], "its tool ends")
+    with writing(session) as writer:
+        session.run("run-1").take_over(writer, lease_seconds=0.1)
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    done = home.run("recover", "--json")
+    assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
+    home.wait_for_status(run, "completed")
+    (late,) = home.events(run, "operation.reconciled")
+    assert (late["payload"]["evidence"], late["payload"]["result"]) == ("stale note", "exported\n")
+    assert home.run("show", run, "--report").text == "exported\n"
+    assert (home.path / "effects").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("changed", ["startTime", "bootId", "host"])
+def test_a_process_that_only_has_the_number_is_left_alone(changed: str, home: Home, working: str, until: Until) -> None:
+    """The number was given to another process, the machine was started anew, or it is another machine."""
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        pid = freeze(home, working, until)
+        other: Any = {"startTime": 1, "bootId": "another", "host": "elsewhere"}[changed]
+        start = int(Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        change_lease(home, working, **({"pid": stranger.pid, "startTime": start} | {changed: other}))
+        done = home.run("recover", "--json")
+        assert (done.code, [doc["outcome"] for doc in done.docs]) == (NOT_OVER, ["left"])
+        assert f"pid {stranger.pid}" in done.docs[0]["reason"]
+        assert stranger.poll() is None
+        assert state(pid) == "T"
+        stranger.kill()
+    # Whoever wakes up goes on as if nothing had been.
+    os.kill(pid, signal.SIGCONT)
+    goes_on(home, working)
+
+
+@pytest.mark.parametrize("changed", ["startTime", "bootId"])
+def test_a_dead_executor_whose_number_is_used_again_is_lost(
+    changed: str, home: Home, working: str, until: Until
+) -> None:
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        os.kill(home.executor(working), signal.SIGKILL)
+        until(lambda: home.view(working)["executor"] == "lost", "it is gone")
+        change_lease(home, working, pid=stranger.pid, **{changed: 1 if changed == "startTime" else "another"})
+        assert home.view(working)["executor"] == "lost"
+        assert home.run("recover").code == 0
+        assert stranger.poll() is None
+        stranger.kill()
+    goes_on(home, working)

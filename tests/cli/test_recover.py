@@ -1,0 +1,367 @@
+"""`recover`: a run whose executor was killed goes on, ends, or says what is missing; nothing happens twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Home = Any
+Until = Callable[..., Any]
+Doc = dict[str, Any]
+
+pytestmark = pytest.mark.slow
+NOT_OVER = 6
+
+
+def kill(home: Home, run: str, until: Until) -> None:
+    """kill -9 of a run's executor, as soon as it is gone."""
+    pid = home.executor(run)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: home.view(run)["executor"] == "lost", "the executor is gone")
+
+
+def calling(home: Home, tool: str, *, report: str = "") -> None:
+    home.model({"calls": [{"name": tool}]}, {"text": report or f"the report: {{{{op:{tool}}}}}"})
+
+
+def effects(home: Home) -> list[str]:
+    path = home.path / "effects"
+    return path.read_text().split() if path.exists() else []
+
+
+def write_tool(home: Home, name: str = "export", **settings: object) -> None:
+    """A tool that acts, says so in `effects` with its key, and then waits for the gate."""
+    script = f'echo "$AGENTRUN_IDEMPOTENCY_KEY" >>"{home.path}/effects"; {home.gate()}; echo exported'
+    home.tool(name, script, effect="write", approve="auto", **settings)
+
+
+def recovered(home: Home, code: int = 0) -> list[Doc]:
+    done = home.run("recover", "--json")
+    assert done.code == code, done
+    return list(done.docs)
+
+
+def ended(home: Home, run: str, status: str = "completed") -> Doc:
+    home.wait_for_status(run, status)
+    view = dict(home.view(run))
+    assert view["status"] == status
+    return view
+
+
+# covers A58 A59 A60 A61 B33 B34 B36
+def test_a_run_that_died_at_its_model_request_goes_on(home: Home, until: Until) -> None:
+    home.model({"text": "word " * 2000, "delayMs": 50}, {"text": "the report"})
+    run = home.detach(home.new(), "go")
+    home.wait_for_event(run, "model.request.started")
+    kill(home, run, until)
+    # The turn of the script was not used: there is no reply.
+    (done,) = recovered(home)
+    assert (done["outcome"], done["runId"]) == ("continued", "run-1")
+    events = home.wait_for_event(run, "model.request.started", count=2)
+    assert [event["payload"]["operationId"] for event in events] == ["op-1", "op-2"]
+    (lost,) = home.events(run, "operation.reconciled")
+    assert (lost["payload"]["status"], lost["payload"]["error"]) == ("cancelled", "executor lost")
+    assert [event["generation"] for event in home.events(run, "run.lease_acquired")] == [1, 2, 3]
+    assert [event["payload"]["attempt"] for event in home.events(run, "run.lease_acquired")] == [1, 1, 2]
+    assert home.run("cancel", run, "--wait").code == 0
+
+
+# covers A60 A61
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_read_that_was_under_way_is_made_again_as_far_as_its_retries_allow(
+    retries: int, home: Home, until: Until
+) -> None:
+    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows", retries=retries)
+    calling(home, "look")
+    run = home.detach(home.new(), "go")
+    until(lambda: effects(home), "the tool is at work")
+    kill(home, run, until)
+    recovered(home)
+    home.open_gate()
+    ended(home, run)
+    report = home.run("show", run, "--report").text
+    if retries:
+        assert report.strip() == "the report: rows"
+        assert [event["payload"]["attempt"] for event in home.events(run, "tool.started")] == [1, 2]
+        assert len(home.events(run, "tool.registered")) == 1
+    else:
+        assert "The call was stopped: executor lost" in report
+        assert len(home.events(run, "tool.started")) == 1
+
+
+# covers A35 A60 A61 B38
+def test_a_write_of_which_nobody_knows_waits_for_the_users_word(home: Home, until: Until) -> None:
+    write_tool(home)
+    calling(home, "export")
+    run = home.detach(home.new(), "go")
+    until(lambda: effects(home), "the tool is at work")
+    kill(home, run, until)
+    home.open_gate()
+    for _ in range(2):
+        (left,) = recovered(home, NOT_OVER)
+        assert (left["outcome"], left["status"], left["unknown"]) == ("left", "reconciling", ["op-2"])
+        assert f"agentrun reconcile {run} op-2 --as" in left["hint"]
+    before = len(home.events(run))
+    assert home.marked() == [], "what the lost executor left is running"
+
+    (listed,) = home.run("reconcile", run, "--json").docs
+    assert (listed["operationId"], listed["name"], listed["status"]) == ("op-2", "export", "unknown")
+    assert [listed["idempotencyKey"]] == effects(home)
+    told = home.run("reconcile", run).text
+    assert "op-2" in told
+    assert "no remote id" in told
+
+    said = home.run("reconcile", run, "op-2", "--as", "succeeded", "--note", "the file is there")
+    assert said.code == 0, said.said
+    assert len(home.events(run)) == before + 1, "it starts nothing"
+    (event,) = home.events(run, "operation.reconciled")[-1:]
+    assert event["payload"]["note"] == "the file is there"
+    assert event["payload"]["actor"]["user"]
+    recovered(home)
+    ended(home, run)
+    assert len(effects(home)) == 1
+    assert "the file is there" in home.run("show", run, "--report").text
+    assert home.run("reconcile", run, "--json").docs == []
+
+
+def probing(home: Home, *answers: Doc) -> None:
+    """A probe that gives these answers, one each time, then the last again; what it was asked is in `asked`."""
+    for number, answer in enumerate(answers):
+        (home.path / f"answer-{number}").write_text(json.dumps(answer))
+    probe = (
+        f'cat >>"{home.path}/asked"; n=$(wc -l <"{home.path}/asked"); n=$((n-1)); [ $n -lt {len(answers)} ] || '
+        f'n={len(answers) - 1}; cat "{home.path}/answer-$n"'
+    )
+    home.tool(
+        "export",
+        f'echo "$AGENTRUN_IDEMPOTENCY_KEY" >>"{home.path}/effects"; '
+        f'echo \'{{"remoteId": "job-7"}}\' >&3; {home.gate()}',
+        effect="write",
+        approve="auto",
+        probe=["/bin/sh", "-c", probe],
+    )
+
+
+# covers A34 A60
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+def test_a_probe_settles_a_write(status: str, home: Home, until: Until) -> None:
+    probing(home, {"status": status, "result": "12 rows"})
+    calling(home, "export")
+    run = home.detach(home.new(), "go")
+    home.wait_for_event(run, "tool.remote_id")
+    kill(home, run, until)
+    recovered(home)
+    ended(home, run)
+    asked = json.loads((home.path / "asked").read_text().splitlines()[0])
+    assert asked == {"remoteId": "job-7", "idempotencyKey": effects(home)[0]}
+    (event,) = home.events(run, "operation.reconciled")
+    assert event["payload"]["status"] == status
+    assert event["payload"]["evidence"] == f"its probe said: {status}"
+    report = home.run("show", run, "--report").text
+    assert report.startswith("the report: 12 rows") if status == "succeeded" else "The call failed" in report
+    assert len(effects(home)) == 1
+
+
+# covers A61
+def test_a_job_that_still_runs_outside_is_asked_about_again(home: Home, until: Until) -> None:
+    probing(home, {"status": "running"}, {"status": "unknown"}, {"status": "succeeded", "result": "done"})
+    calling(home, "export")
+    run = home.detach(home.new(), "go")
+    home.wait_for_event(run, "tool.remote_id")
+    kill(home, run, until)
+    recovered(home, NOT_OVER)
+    before = len(home.events(run))
+    recovered(home, NOT_OVER)
+    assert len(home.events(run)) == before, "nothing became known, so nothing is recorded"
+    recovered(home)
+    ended(home, run)
+    assert home.run("show", run, "--report").text.strip() == "the report: done"
+    assert len(effects(home)) == 1
+
+
+def test_a_run_that_was_told_to_stop_is_only_wound_down(home: Home, until: Until) -> None:
+    write_tool(home)
+    calling(home, "export")
+    run = home.detach(home.new(), "go")
+    until(lambda: effects(home), "the tool is at work")
+    pid = home.executor(run)
+    os.kill(pid, signal.SIGSTOP)
+    assert home.run("cancel", run).code == NOT_OVER
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: home.view(run)["executor"] == "lost", "the executor is gone")
+    assert home.view(run)["status"] == "cancelling"
+    (done,) = recovered(home)
+    assert (done["outcome"], done["status"]) == ("ended", "cancelled")
+    assert home.view(run)["unresolvedOperations"][0]["operationId"] == "op-2"
+
+
+# covers A63
+# case C11
+def test_a_run_that_kills_its_executor_each_time_stops_at_the_cap(home: Home, until: Until) -> None:
+    home.settings(top="max_attempts = 3")
+    home.tool("bomb", f"echo boom >>'{home.path}/effects'; kill -9 $PPID; sleep 60", effect="read", retries=9)
+    calling(home, "bomb")
+    run = home.detach(home.new(), "go")
+    for _ in range(20):
+        until(lambda: home.view(run)["executor"] in ("lost", "none"), "the executor is gone")
+        assert home.run("recover").code == 0
+    view = ended(home, run, "failed")
+    assert "lost in each of 3 attempts (max_attempts = 3)" in view["reason"]
+    assert len(effects(home)) == 3
+    assert [event["payload"]["attempt"] for event in home.events(run, "tool.started")] == [1, 2, 3]
+    assert len(home.events(run, "run.reconciling")) == 3
+    assert len(home.events(run)) < 40
+    assert home.marked() == []
+
+
+# covers A59 B35 B37
+def test_eight_at_once_take_a_lost_run_up_once(home: Home, until: Until) -> None:
+    home.tool("look", f"echo looked >>'{home.path}/effects'; echo rows", retries=0)
+    home.tool("hold", home.gate())
+    home.model({"calls": [{"name": "hold"}]}, {"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
+    run = home.detach(home.new(), "go")
+    home.wait_for_event(run, "tool.started")
+    kill(home, run, until)
+    crowd = [home.start("recover", "--json") for _ in range(8)]
+    outcomes = [doc["outcome"] for each in crowd for doc in each.end().docs]
+    assert outcomes == ["continued"]
+    ended(home, run)
+    assert effects(home) == ["looked"]
+    assert [event["generation"] for event in home.events(run, "run.lease_acquired")] == [1, 2, 3]
+
+
+# case C10
+def test_eight_at_once_leave_a_live_run_alone(home: Home) -> None:
+    home.settings(top='lease = "2s"')
+    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows")
+    calling(home, "look")
+    run = home.detach(home.new(), "go")
+    home.wait_for_event(run, "tool.started")
+    pid = home.executor(run)
+    loop = "for i in 1 2 3 4 5 6; do agentrun recover; done"
+    crowd = [home.start("recover", "--json") for _ in range(7)]
+    shell = home.shell(
+        f"kill -STOP {pid}; sleep 1; kill -CONT {pid}; sleep 1; kill -STOP {pid}; sleep 1; kill -CONT {pid}; {loop}"
+    )
+    assert shell.code == 0, shell.said
+    assert [doc for each in crowd for doc in each.end().docs] == []
+    assert home.view(run)["executor"] == "alive"
+    home.open_gate()
+    assert ended(home, run)["generation"] == 1
+    assert effects(home) == ["looked"]
+
+
+def test_a_run_whose_turn_it_is_and_that_nobody_drives_is_started(home: Home, until: Until) -> None:
+    session = home.new()
+    home.tool("hold", home.gate())
+    sent = home.detach(session, "go")
+    # Its executor died before it had claimed it.
+    ended(home, sent)
+    path = home.session_dir(session)
+    prompt = json.loads((path / "messages.jsonl").read_text().splitlines()[0])
+    prompt |= {"seq": 3, "runId": "run-2"}
+    prompt["accept"]["behind"] = []
+    with (path / "messages.jsonl").open("a") as file:
+        file.write(json.dumps(prompt) + "\n")
+    (done,) = recovered(home)
+    assert (done["outcome"], done["runId"]) == ("started", "run-2")
+    ended(home, f"{session}/run-2")
+
+
+# covers B45
+def test_a_question_whose_time_is_over_ends_its_run(home: Home, until: Until) -> None:
+    home.settings(agent='answer_timeout = "1s"')
+    home.model({"ask": "which?"})
+    session = home.new()
+    assert home.run("send", session, "go").code == 5
+    until(lambda: home.view(f"{session}/1")["overdue"], "its time is over")
+    (done,) = recovered(home)
+    assert (done["outcome"], done["status"]) == ("ended", "timed_out")
+
+
+def test_the_time_that_a_lost_executor_used_counts(home: Home, until: Until) -> None:
+    home.settings(top='lease = "300ms"')
+    home.tool("hold", home.gate(), retries=5)
+    calling(home, "hold")
+    run = home.detach(home.new(), "go", "--timeout", "1s500ms")
+    home.wait_for_event(run, "tool.started")
+    until(lambda: json.loads((home.run_dir(run) / "lease.json").read_text())["executingMs"] > 900, "it has worked")
+    kill(home, run, until)
+    (done,) = recovered(home)
+    assert done["outcome"] == "continued"
+    home.wait_for_status(run, "timed_out")
+    assert 1500 <= home.view(run)["usage"]["executingMs"] < 6000
+    (told,) = home.events(run, "run.reconciling")
+    assert told["payload"]["executingMs"] > 900
+
+
+def test_dry_run_says_what_would_be_done_and_writes_nothing(home: Home, until: Until) -> None:
+    write_tool(home)
+    calling(home, "export")
+    run = home.detach(home.new(), "go")
+    until(lambda: effects(home), "the tool is at work")
+    kill(home, run, until)
+
+    def contents() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(home.root.rglob("*")) if path.is_file()}
+
+    before = contents()
+    done = home.run("recover", "--dry-run", "--json")
+    assert (done.code, done.docs[0]["outcome"], done.docs[0]["dryRun"]) == (0, "continued", True)
+    assert "op-2 (export)" in home.run("recover", "--dry-run").text
+    assert contents() == before
+
+
+def test_a_run_whose_configuration_is_gone_stays_as_it_is(home: Home, until: Until) -> None:
+    home.tool("hold", home.gate())
+    calling(home, "hold")
+    run = home.detach(home.new(), "go")
+    home.wait_for_event(run, "tool.started")
+    kill(home, run, until)
+    moved = home.config.rename(home.path / "elsewhere.toml")
+    before = home.events(run)
+    (left,) = recovered(home, NOT_OVER)
+    assert (left["outcome"], str(home.config) in left["reason"]) == ("left", True)
+    assert home.events(run) == before
+    moved.rename(home.config)
+    home.open_gate()
+    recovered(home)
+    ended(home, run)
+
+
+# case C9
+def test_every_command_says_that_the_run_is_lost_and_what_to_type(home: Home, until: Until) -> None:
+    home.tool("hold", home.gate())
+    calling(home, "hold")
+    run = home.detach(home.new(), "go")
+    home.wait_for_event(run, "tool.started")
+    kill(home, run, until)
+    view = home.view(run)
+    assert (view["status"], view["executor"]) == ("reconciling", "lost")
+    for words in (("show", run), ("show", "-f", run), ("ls",)):
+        done = home.run(*words)
+        assert "lost" in done.text + done.said or "gone" in done.text + done.said, words
+    assert "agentrun recover" in home.run("show", run).text
+    refused = home.run("send", run.partition("/")[0], "more")
+    assert refused.code == 7
+    assert "agentrun recover" in refused.said
+
+
+def test_a_service_takes_up_what_is_lost_while_it_watches_and_ends_when_told(home: Home, until: Until) -> None:
+    home.tool("hold", home.gate(), retries=3)
+    calling(home, "hold")
+    service = home.start("recover", "--watch", "--json")
+    run = home.detach(home.new(), "go")
+    home.wait_for_event(run, "tool.started")
+    os.kill(home.executor(run), signal.SIGKILL)
+    home.wait_for_event(run, "tool.started", count=2)
+    home.open_gate()
+    ended(home, run)
+    service.signal(signal.SIGTERM)
+    done = service.end()
+    assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
