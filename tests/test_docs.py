@@ -279,7 +279,7 @@ default_agent = "a"
 
 [agents.a]
 model = "scripted:s.json"
-tools = ["late", "big", "write", "slow"]
+tools = ["late", "big", "write", "slow", "slower", "slowest"]
 timeout = "1h"
 answer_timeout = "1h"
 
@@ -300,6 +300,17 @@ argv = ["sh", "-c", "echo '{\\"remoteId\\": \\"job-7\\"}' >&3; sleep 60"]
 approve = "auto"
 resource = "table"
 grace = "0s"
+
+[tools.slower]
+argv = ["sh", "-c", "echo '{\\"remoteId\\": \\"job-8\\"}' >&3; sleep 60"]
+approve = "auto"
+resource = "the other table"
+grace = "0s"
+
+[tools.slowest]
+argv = ["sh", "-c", "echo '{\\"remoteId\\": \\"job-9\\"}' >&3; sleep 60"]
+approve = "auto"
+grace = "0s"
 """
 
 SCRIPT: Doc = {
@@ -307,6 +318,8 @@ SCRIPT: Doc = {
         {"ifContains": "all of it", "text": "I look.", "calls": [{"name": name} for name in ("late", "big", "write")]},
         {"ifContains": "all of it", "ask": "Which one?"},
         {"ifContains": "the blue one", "text": "# Blue\n\n{{op:late}}"},
+        {"ifContains": "slowest", "calls": [{"name": "slowest"}]},
+        {"ifContains": "slower", "calls": [{"name": "slower"}]},
         {"ifContains": "slow", "calls": [{"name": "slow"}]},
     ]
 }
@@ -326,14 +339,14 @@ agentrun send look "nothing fits this" >&2 || test $? = 1
 agentrun send look "slow" --detach >&2
 until grep -q remote_id $look/runs/run-3/operations.jsonl; do sleep 0.02; done
 agentrun cancel look --wait >&2
-agentrun send look "slow" --detach >&2
+agentrun send look "slower" --detach >&2
 until grep -q remote_id $look/runs/run-4/operations.jsonl; do sleep 0.02; done
 echo $look
 """
 GOES_ON = """
 export AGENTRUN_ROOT=$PWD
 agentrun cancel look >&2
-agentrun send look "slow, again" --ref run-1 --detach >&2
+agentrun send look "slowest, again" --ref run-1 --detach >&2
 until grep -q remote_id accounts/*/sessions/look/runs/run-5/operations.jsonl; do sleep 0.02; done
 """
 

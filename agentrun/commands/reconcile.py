@@ -8,6 +8,7 @@ from agentrun.records.operation import Operation, fold_operations
 from agentrun.states import EventType, OperationStatus
 from agentrun.store.identity import this_actor
 from agentrun.store.redo import writing
+from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 
@@ -50,6 +51,7 @@ def reconcile(
         payload |= {"note": note} if note else {}
         run_dir.append_as_anyone(writer, EventType.OPERATION_RECONCILED, payload)
         run_dir.write_snapshot(writer)
+        Resources(session).release_settled(writer, run_dir)
         assert run.run_id == run_dir.run_id
         return _named(run_dir, operation_id)
 

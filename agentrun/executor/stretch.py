@@ -21,6 +21,7 @@ from agentrun.agent.protocols import STEERED, Question
 from agentrun.agent.transcript import Transcript
 from agentrun.errors import FencedOut, TransitionRefused
 from agentrun.executor.audience import Audience
+from agentrun.executor.claims import Claims
 from agentrun.executor.conversation import earlier_conversation
 from agentrun.executor.draft import Draft
 from agentrun.executor.hold import Hold, Terms
@@ -50,6 +51,7 @@ class StoredStretch(Hold):
         self._inputs = Inputs(session)
         self._draft = Draft(self.run_dir)
         self._noted: set[tuple[str, str, int | None]] = set()
+        self._claims = Claims(session, self.run_dir)
         self.remote_ids = StoredRemoteIds(session, self.run_dir, self.lease)
         self.conversation = earlier_conversation(session, self.run_dir.seen)
 
@@ -97,9 +99,10 @@ class StoredStretch(Hold):
                 kind, payload = line_of(event, lambda source: self._blob(writer, source))
                 # What may happen outside from here on must not be denied by a power cut.
                 is_write = isinstance(event, ToolRegistered) and event.effect == WRITE
-                durable = is_write or isinstance(event, ToolStarted)
+                durable = is_write or isinstance(event, ToolStarted) or self._claims.ends_with(event)
                 self.run_dir.append(self.lease, writer, kind, payload, durable=durable)
                 stored = True
+                self._claims.release(writer, event)
         except FencedOut as error:
             self._fence(error, event)
         except TransitionRefused:
@@ -118,6 +121,9 @@ class StoredStretch(Hold):
                 cancelled = self.cancelled_why(operation_id)
                 if cancelled:
                     return cancelled
+                holder = self._claims.refusal(writer, run, operation_id)
+                if holder:
+                    return holder
                 names = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
                 started = names | {"attempt": attempt}
                 self.run_dir.append(self.lease, writer, E.TOOL_STARTED, started, durable=self._can_write(operation_id))

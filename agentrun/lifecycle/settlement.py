@@ -13,6 +13,7 @@ from agentrun.records.operation import WRITE, Operation
 from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus
 from agentrun.store.identity import this_actor
+from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
 
@@ -40,6 +41,8 @@ def record_finding(writer: Writer, run_dir: RunDir, operation: Operation, findin
     kind = E.OPERATION_LATE_RESULT if is_late else E.OPERATION_RECONCILED
     run = run_dir.append_as_anyone(writer, kind, _payload(known or operation, finding))
     run_dir.write_snapshot(writer)
+    if operation.resource is not None:
+        Resources(writer.session).release_settled(writer, run_dir)
     return run
 
 

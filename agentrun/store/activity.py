@@ -16,14 +16,14 @@ class Activity:
     """The hint of the account whose directory is `account`."""
 
     def __init__(self, account: Directory) -> None:
-        self._account = account
+        self.account = account
 
     def note(self, session_id: str, *, durable: bool = False) -> None:
         """Notes that a session changed now. Needs no lock: a line is one append."""
-        fd = self._account.open_file(ACTIVITY, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        fd = self.account.open_file(ACTIVITY, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         assert fd is not None  # O_CREAT
         try:
-            with speaking_of(self._account.at(ACTIVITY)):
+            with speaking_of(self.account.at(ACTIVITY)):
                 size = os.fstat(fd).st_size
                 # A line that another writer left torn must not swallow this one.
                 torn = size and os.pread(fd, 1, size - 1) != b"\n"
@@ -36,14 +36,14 @@ class Activity:
 
     def session_ids(self) -> Iterator[str]:
         """The sessions that were noted, the last one first, each as often as it was noted."""
-        return Log(self._account, ACTIVITY).backward(_session_id)
+        return Log(self.account, ACTIVITY).backward(_session_id)
 
     def noted_since(self, offset: int) -> tuple[set[str], int]:
         """The sessions that were noted behind byte `offset`, and the offset to ask from the next time.
 
         A hint that has become shorter was made anew: all of it is news.
         """
-        log = Log(self._account, ACTIVITY)
+        log = Log(self.account, ACTIVITY)
         start = offset if offset <= log.size() else 0
         noted, end = set(), start
         for end, name in log.forward(_session_id, start):  # noqa: B007 - the last one is asked from

@@ -11,6 +11,7 @@ from agentrun.records.lease import Lease
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
+from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
 
@@ -94,6 +95,7 @@ def publish(writer: Writer, run_dir: RunDir, run: Run) -> None:
         _append_closing_message(writer, run_dir, run)
     run_dir.end_lease(writer)
     run_dir.write_snapshot(writer)
+    Resources(writer.session).release_settled(writer, run_dir)
     if writer.session.active() == run.run_id:
         writer.free_slot()
     link_next(writer)

@@ -7,6 +7,7 @@ SESSIONS = "sessions"
 RUNS = "runs"
 
 ACTIVITY = "activity.jsonl"
+RESOURCES = "resources"
 
 SESSION = "session.json"
 MESSAGES = "messages.jsonl"

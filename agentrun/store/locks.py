@@ -18,6 +18,8 @@ from agentrun.store.disk import Directory, speaking_of
 
 # A prober of the executor's lock holds it for an instant; whoever claims a run waits that long for it.
 CLAIM_PATIENCE = 1.0
+# What the holders of a lock that many sessions share do takes milliseconds; this is for a crowd of them on a slow disk.
+SHARED_PATIENCE = 5.0
 _RETRY = 0.005
 # Seconds of waiting for a session's lock after which it is looked at who holds it, and again after each of these:
 # nobody who is well holds it that long, unless the disk is slow.
@@ -109,6 +111,25 @@ def take_liveness(directory: Directory) -> int | None:
                 return None
             time.sleep(_RETRY)
     return fd
+
+
+@contextmanager
+def directory_lock(directory: Directory) -> Iterator[bool]:
+    """Holds the lock of a directory that many sessions share, for an instant; False if it cannot be had in time.
+
+    Its holder may be frozen, and must not freeze everybody else.
+    """
+    fd = _open_again(directory)
+    patience = time.monotonic() + SHARED_PATIENCE
+    try:
+        with speaking_of(directory.path):
+            is_locked = _lock_now(fd)
+            while not is_locked and time.monotonic() < patience:
+                time.sleep(_RETRY)
+                is_locked = _lock_now(fd)
+        yield is_locked
+    finally:
+        os.close(fd)
 
 
 def is_executor_alive(directory: Directory) -> bool:
