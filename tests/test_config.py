@@ -158,7 +158,10 @@ def test_writes_are_asked_for_unless_told_otherwise(
         (LOOP + "tools = 'x'", "[agents.a] tools must be a list of texts, not 'x'"),
         (LOOP + "checks = ['x']", "[agents.a] checks must be a list of commands"),
         ("[agents.a]\nmodel = ''", "[agents.a] model must be text that is not empty"),
-        ("[agents.a]\nkind = 'lop'", '[agents.a] kind must be "loop" or "acp" or "command", not \'lop\''),
+        ("[agents.a]\nkind = 'lop'\nmodel = 'x'", 'is of kind "lop", a plug-in\'s, for which model has no effect; did'),
+        ("[agents.a]\nkind = 'acp'\ncommand = ['x']\nsettings = {}", "for which settings has no effect"),
+        ("[tools.t]\nkind = 'clok'\nargv = ['x']", 'is of kind "clok", a plug-in\'s, for which argv has no effect'),
+        ("[tools.t]\nargv = ['x']\nsettings = {}", "for which settings has no effect"),
         ("[agents.a]\nkind = 'acp'", '[agents.a] is of kind "acp" and needs command'),
         ("[agents.a]", '[agents.a] is of kind "loop" and needs model'),
         (LOOP + "command = ['x']", 'is of kind "loop", for which command has no effect'),
@@ -173,9 +176,9 @@ def test_writes_are_asked_for_unless_told_otherwise(
         ("[tools.t]\nargv = ['x']\neffect = 'both'", '[tools.t] effect must be "read" or "write"'),
         (
             "[tools.t]\nargv = ['x']\nparameters = {a = 2020-01-01}",
-            "[tools.t] parameters must be a JSON schema",
+            "[tools.t] parameters must be a table in JSON's terms",
         ),
-        ("[tools.t]\nargv = ['x']\nparameters = {a = [inf]}", "[tools.t] parameters must be a JSON schema"),
+        ("[tools.t]\nargv = ['x']\nparameters = {a = [inf]}", "[tools.t] parameters must be a table in JSON's terms"),
         ("[tools.'a b']\nargv = ['x']", "is no name for a tool"),
         ("[mcp.m]\nargs = []", "[mcp.m] needs command"),
         (

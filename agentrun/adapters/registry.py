@@ -9,21 +9,25 @@ from __future__ import annotations
 import os
 from typing import NoReturn
 
+from agentrun.adapters import plugins
 from agentrun.adapters.agents.command import CommandAgent
 from agentrun.adapters.agents.opened import OpenedAgent
 from agentrun.adapters.checks import CommandCheck
 from agentrun.adapters.models.choosing import build_model, key_variables
+from agentrun.adapters.plugins import AgentSettings, ToolSettings
 from agentrun.adapters.surroundings import Surroundings
-from agentrun.adapters.tools.command import CommandTool
+from agentrun.adapters.tools.command import CommandTool, spec_of
 from agentrun.adapters.tools.outside import CommandOutside
 from agentrun.agent.checks import Check
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent, Limits, Opened, Tool
-from agentrun.config import MCP_PREFIX, AgentConfig, Config
+from agentrun.config import MCP_PREFIX, AgentConfig, Config, ToolConfig
 from agentrun.errors import ConfigError
 
 __all__ = ["Surroundings", "build_agent", "build_checks", "build_outside"]
+
+_KINDS = ("loop", "acp", "command")
 
 
 def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
@@ -35,6 +39,10 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
         # A program of the configuration lies where that says; one of the command line, where the session was made.
         directory = os.path.abspath(config.directory) if agent.name in config.agents else ""
         return CommandAgent(agent, surroundings, directory=directory, secrets=_secrets(config))
+    if agent.kind not in _KINDS:
+        settings = AgentSettings(agent.name, agent.settings, os.path.abspath(config.directory), surroundings)
+        user = f"agent {agent.name!r}: kind = {agent.kind!r}"
+        return plugins.make(plugins.AGENTS, agent.kind, settings, Agent, user=user, built_in=_KINDS)  # type: ignore[type-abstract]
     if agent.kind != "loop":
         _refuse(agent, f'agents of kind "{agent.kind}"', 'agents of kind "loop" or "command"')
     if agent.compact_above_tokens is not None:
@@ -61,7 +69,19 @@ def build_outside(config: Config, surroundings: Surroundings) -> Outside:
 def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundings) -> Tool:
     if name.startswith(MCP_PREFIX):
         _refuse(agent, f"the tools of {name!r}", "tools that are commands ([tools.NAME])")
-    return CommandTool(config.tool(name), surroundings, directory=config.directory, secrets=_secrets(config))
+    tool = config.tool(name)
+    if tool.kind != "command":
+        return _plugin_tool(config, tool, surroundings)
+    return CommandTool(tool, surroundings, directory=config.directory, secrets=_secrets(config))
+
+
+def _plugin_tool(config: Config, tool: ToolConfig, surroundings: Surroundings) -> Tool:
+    settings = ToolSettings(spec_of(tool), tool.settings, os.path.abspath(config.directory), surroundings)
+    user = f"tool {tool.name!r}: kind = {tool.kind!r}"
+    made = plugins.make(plugins.TOOLS, tool.kind, settings, Tool, user=user, built_in=["command"])  # type: ignore[type-abstract]
+    if made.spec.name != tool.name:
+        raise ConfigError(f"{user}: the plug-in calls its tool {made.spec.name!r}, and has to call it {tool.name!r}")
+    return made
 
 
 def _secrets(config: Config) -> set[str]:

@@ -106,6 +106,7 @@ class ModelFailed(Exception):
         self.retry_after = retry_after
 
 
+@runtime_checkable
 class Model(Protocol):
     """A language model."""
 
@@ -162,6 +163,7 @@ class ToolOutcome(NamedTuple):
     note: str | None = None
 
 
+@runtime_checkable
 class Tool(Protocol):
     """Something the model can call."""
 
@@ -300,6 +302,7 @@ class Stretch(Protocol):
         """Says that the run cannot go on: it winds down and ends as failed. Does not return."""
 
 
+@runtime_checkable
 class Agent(Protocol):
     """Whatever drives a run: our loop, an external agent, a plug-in."""
 

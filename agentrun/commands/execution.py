@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agentrun.adapters.surroundings import Surroundings
     from agentrun.agent.outside import Outside
+    from agentrun.agent.protocols import Agent
     from agentrun.config import AgentConfig, Config
     from agentrun.executor.audience import Audience
     from agentrun.executor.drive import Ended, Job
@@ -100,6 +101,47 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
     ended = drive(job)
     start_next(place, session)
     return ended
+
+
+def execute_own(place: Place, run_dir: RunDir, liveness: int, agent: Agent) -> Ended:
+    """As `execute`, with an agent that the caller has made, in a process that is the caller's.
+
+    So only what carries the run's mark is ended with it: the other children of the process are none of ours.
+    """
+    from agentrun.agent.outside import Unreachable
+    from agentrun.config import LEASE_SECONDS
+    from agentrun.executor.audience import NoAudience
+    from agentrun.executor.drive import Job
+    from agentrun.executor.drive import execute as drive
+    from agentrun.executor.hold import Terms
+
+    session, run = place.tree.session(run_dir.session_id), run_dir.load()
+    job = Job(
+        session=session,
+        run_id=run.run_id,
+        liveness=liveness,
+        agent=agent,
+        outside=Unreachable(f"nobody can be asked: {run.agent} is known to its own program alone"),
+        terms=Terms(LEASE_SECONDS, run.timeout, None, []),
+        audience=NoAudience(),
+        end_leftovers=lambda is_forced: _end_marked(place, run_dir, is_forced),
+        leave_now=_interrupt,
+        signals=[],
+    )
+    ended = drive(job)
+    start_next(place, session)
+    return ended
+
+
+def _interrupt(_: int) -> None:
+    raise KeyboardInterrupt
+
+
+async def _end_marked(place: Place, run_dir: RunDir, is_forced: Callable[[], bool]) -> list[str]:
+    from agentrun.adapters.process import end_marked
+
+    survivors = await end_marked(_marker(place, run_dir), grace=LEFTOVER_GRACE, is_forced=is_forced)
+    return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
 
 
 def check_executable(place: Place, run: Run) -> None:
@@ -247,11 +289,11 @@ def config_of(run: Run, warn: Callable[[str], None]) -> Config:
 
 async def _end_leftovers_here(place: Place, run_dir: RunDir, is_forced: Callable[[], bool]) -> list[str]:
     """As `end_leftovers`, from the executor itself, which also finds what has dropped its environment."""
-    from agentrun.adapters.process import end_descendants, end_marked
+    from agentrun.adapters.process import end_descendants
 
     survivors = await end_descendants(grace=LEFTOVER_GRACE, is_forced=is_forced)
-    survivors += await end_marked(_marker(place, run_dir), grace=LEFTOVER_GRACE, is_forced=is_forced)
-    return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
+    names = [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
+    return names + await _end_marked(place, run_dir, is_forced)
 
 
 def _marker(place: Place, run_dir: RunDir) -> dict[str, str]:

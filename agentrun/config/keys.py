@@ -17,7 +17,8 @@ TOP: dict[str, Reader] = {
     "mcp": readers.table,
 }
 ANY_KIND: dict[str, Reader] = {
-    "kind": readers.one_of("loop", "acp", "command"),
+    "kind": readers.name,
+    "settings": readers.schema,
     "checks": readers.argvs,
     "timeout": readers.seconds(),
     "answer_timeout": readers.seconds(),
@@ -48,6 +49,8 @@ COMMAND: dict[str, Reader] = {
     "effect": readers.one_of("read", "write"),
 }
 TOOL: dict[str, Reader] = {
+    "kind": readers.name,
+    "settings": readers.schema,
     "argv": readers.argv,
     "description": readers.text,
     "parameters": readers.schema,

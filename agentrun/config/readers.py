@@ -79,7 +79,7 @@ argvs = reader(
 )
 table = reader("a table", lambda value: isinstance(value, dict))
 schema = reader(
-    "a JSON schema as a table, without dates and infinite numbers",
+    "a table in JSON's terms, without dates and infinite numbers",
     lambda value: isinstance(value, dict) and _is_json(value),
 )
 yes_or_no = reader("true or false", lambda value: isinstance(value, bool))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from agentrun.config import keys
@@ -16,6 +16,16 @@ from agentrun.errors import ConfigError
 
 # The APIs of the common models take no other names for tools.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+# What has no effect for a kind of its own: a plug-in has `settings`, and nothing of what ours are made from.
+_IDLE_OF_AGENTS: dict[str, Collection[str]] = {
+    "loop": keys.OUTSIDE | keys.COMMAND,
+    "acp": keys.LOOP | keys.COMMAND | {"settings": None},
+    "command": keys.LOOP | {"settings": None},
+}
+_NEEDED_BY_AGENTS = {"loop": "model", "acp": "command", "command": "command"}
+_IDLE_OF_TOOLS: dict[str, Collection[str]] = {"command": {"settings"}}
+_COMMAND_TOOL = {"argv", "probe", "cancel", "grace"}
 
 
 def load_config(path: str | None, *, optional: bool = False) -> Config:
@@ -73,23 +83,32 @@ def _values(place: str, content: Any, readers: Mapping[str, Reader]) -> dict[str
 def _agent(place: str, name: str, content: Any) -> AgentConfig:
     values = _values(place, content, keys.ANY_KIND | keys.LOOP | keys.OUTSIDE | keys.COMMAND)
     kind = values.get("kind", "loop")
-    needed = "model" if kind == "loop" else "command"
-    idle = {"loop": keys.OUTSIDE | keys.COMMAND, "acp": keys.LOOP | keys.COMMAND, "command": keys.LOOP}[kind]
-    for key in values:
-        if key in idle:
-            raise ConfigError(f'{place} is of kind "{kind}", for which {key} has no effect')
-    if needed not in values:
+    idle = _IDLE_OF_AGENTS.get(kind, keys.LOOP | keys.OUTSIDE | keys.COMMAND)
+    _check_kind(place, kind, values, idle, _IDLE_OF_AGENTS)
+    needed = _NEEDED_BY_AGENTS.get(kind)
+    if needed and needed not in values:
         raise ConfigError(f'{place} is of kind "{kind}" and needs {needed}')
     if "api_key_env" in values and "api_key_command" in values:
         raise ConfigError(f"{place} has both api_key_env and api_key_command; one of them is enough")
     return AgentConfig(name, **values)
 
 
+def _check_kind(
+    place: str, kind: str, values: Mapping[str, Any], idle: Collection[str], built_in: Collection[str]
+) -> None:
+    for key in values:
+        if key in idle:
+            whose, hint = ("", "") if kind in built_in else (", a plug-in's", nearest(kind, built_in))
+            raise ConfigError(f'{place} is of kind "{kind}"{whose}, for which {key} has no effect{hint}')
+
+
 def _tool(place: str, name: str, content: Any) -> ToolConfig:
     values = _values(place, content, keys.TOOL)
     if not _TOOL_NAME.fullmatch(name):
         raise ConfigError(f"{place} is no name for a tool: letters, digits, '_' and '-', at most 64")
-    if "argv" not in values:
+    kind = values.get("kind", "command")
+    _check_kind(place, kind, values, _IDLE_OF_TOOLS.get(kind, _COMMAND_TOOL), _IDLE_OF_TOOLS)
+    if kind == "command" and "argv" not in values:
         raise ConfigError(f"{place} needs argv, the command that it runs")
     approve = "auto" if values.get("effect") == "read" else "ask"
     return ToolConfig(name, **{"approve": approve} | values)

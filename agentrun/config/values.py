@@ -31,11 +31,12 @@ any other model:     write [agents.first] and below it model = "openai:NAME" int
 class ToolConfig(NamedTuple):
     """`[tools.NAME]`: a command that a model may call. Times in seconds; `timeout` None is no limit.
 
-    `argv`, `probe` and `cancel` run in the directory of the configuration file.
+    `argv`, `probe` and `cancel` run in the directory of the configuration file. A `kind` other than `command` is that
+    of a plug-in, which has `settings` in place of a command.
     """
 
     name: str
-    argv: tuple[str, ...]
+    argv: tuple[str, ...] = ()
     description: str = ""
     parameters: Mapping[str, Any] = ANY_ARGUMENTS
     effect: Literal["read", "write"] = "write"
@@ -46,6 +47,8 @@ class ToolConfig(NamedTuple):
     probe: tuple[str, ...] | None = None
     cancel: tuple[str, ...] | None = None
     grace: float = GRACE_SECONDS
+    kind: str = "command"
+    settings: Mapping[str, Any] = {}
 
 
 class McpConfig(NamedTuple):
@@ -57,7 +60,7 @@ class McpConfig(NamedTuple):
 
 
 class AgentConfig(NamedTuple):
-    """`[agents.NAME]`. Times in seconds; None is no limit.
+    """`[agents.NAME]`. Times in seconds; None is no limit. `kind` is loop, acp, command, or that of a plug-in.
 
     `may_ask` and `actions` None mean what fits the model. `model` is set for kind `loop`, `command` for the others;
     `resume`, `output` and `effect` are for kind `command`, which is started with `resume` once it has named its
@@ -65,7 +68,8 @@ class AgentConfig(NamedTuple):
     """
 
     name: str
-    kind: Literal["loop", "acp", "command"] = "loop"
+    kind: str = "loop"
+    settings: Mapping[str, Any] = {}
     model: str | None = None
     base_url: str | None = None
     api_key_env: str | None = None

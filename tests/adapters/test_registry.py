@@ -66,11 +66,13 @@ def test_the_budgets_of_the_configuration_are_kept(tmp_path: Path) -> None:
 
 REFUSED = [
     ('model = "local:nosuch.gguf"', "no"),
-    ('model = "opnai:x"', "'opnai:x' is no model; did you mean 'openai'?"),
+    ('model = "opnai:x"', "model = 'opnai:x': there is no 'opnai'; did you mean 'openai'?"),
     ('model = "openai:"', "'openai:' is no model"),
     ('model = "scripted:nosuch.json"', "nosuch.json cannot be read"),
     ('model = "scripted:script.json"\ncompact_above_tokens = 9', "cannot drive compact_above_tokens yet"),
     ('model = "scripted:script.json"\ntools = ["mcp:m"]', "cannot drive the tools of 'mcp:m' yet"),
+    ('kind = "lop"', "kind = 'lop': there is no 'lop'; did you mean 'loop'?"),
+    ('model = "scripted:script.json"\nsettings = {x = 1}', "settings are for plug-ins, 'scripted' is none"),
     ('kind = "acp"\ncommand = ["x"]', 'cannot drive agents of kind "acp" yet, only agents of kind "loop"'),
 ]
 

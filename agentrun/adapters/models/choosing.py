@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
+from agentrun.adapters import plugins
 from agentrun.adapters.models import anthropic, openai_compatible
 from agentrun.adapters.models.embedded import EmbeddedModel, EmbeddedServer, model_file
 from agentrun.adapters.models.scripted import load_script
@@ -12,7 +13,7 @@ from agentrun.adapters.models.settings import Key, ModelSettings
 from agentrun.adapters.models.structured import StructuredActions
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.protocols import Model
-from agentrun.config import AgentConfig, Config, nearest
+from agentrun.config import AgentConfig, Config
 from agentrun.errors import ConfigError
 
 # Each with what it takes its key from where the configuration names no endpoint and no key of its own.
@@ -33,19 +34,27 @@ _LOCAL = "local"
 def build_model(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Model:
     """The model that `agent` names. Raises ConfigError if there is no such provider, or it lacks what it needs."""
     provider, _, name = (agent.model or "").partition(":")
-    make = _MODELS.get(provider)
-    if make is None or not (name or provider == _LOCAL):
-        forms = ", ".join(known if known == _LOCAL else f"{known}:NAME" for known in _MODELS)
-        raise ConfigError(
-            f"agent {agent.name!r}: {agent.model!r} is no model{nearest(provider, _MODELS)}",
-            hint=f"write one of: {forms}",
-        )
+    if not provider or not (name or provider == _LOCAL):
+        raise _no_model(agent)
     # A model of this size gets calls of the API's own form wrong more often than not, and asks for the sake of asking.
     is_small = provider == _LOCAL
     may_ask = not is_small if agent.may_ask is None else agent.may_ask
     actions = agent.actions or ("structured" if is_small and agent.tools else "native")
-    model = make(_settings(config, agent, name, surroundings)._replace(may_ask=may_ask))
+    settings = _settings(config, agent, name, surroundings)._replace(may_ask=may_ask)
+    if provider not in _MODELS:
+        user = f"agent {agent.name!r}: model = {agent.model!r}"
+        model = plugins.make(plugins.MODELS, provider, settings, Model, user=user, built_in=_MODELS)  # type: ignore[type-abstract]
+    elif agent.settings:
+        raise ConfigError(f"agent {agent.name!r}: settings are for plug-ins, {provider!r} is none")
+    else:
+        model = _MODELS[provider](settings)
     return StructuredActions(model, may_ask=may_ask) if actions == "structured" else model
+
+
+def _no_model(agent: AgentConfig) -> ConfigError:
+    known = [*_MODELS, *plugins.names(plugins.MODELS)]
+    forms = ", ".join(each if each == _LOCAL else f"{each}:NAME" for each in known)
+    return ConfigError(f"agent {agent.name!r}: {agent.model!r} is no model", hint=f"write one of: {forms}")
 
 
 def _embedded(settings: ModelSettings) -> Model:
@@ -86,4 +95,5 @@ def _settings(config: Config, agent: AgentConfig, name: str, surroundings: Surro
         finish_reason=agent.finish_reason,
         directory=config.directory,
         environment=surroundings.environment,
+        settings=agent.settings,
     )

@@ -27,6 +27,20 @@ FAILED_FOR_NOW = 75
 MAX_OUTPUT = 64 * 1024 * 1024
 
 
+def spec_of(config: ToolConfig) -> ToolSpec:
+    """What the configuration says of a tool, as the loop has it."""
+    return ToolSpec(
+        name=config.name,
+        description=config.description,
+        parameters=dict(config.parameters),
+        effect=config.effect,
+        approve=config.approve,
+        resource=config.resource,
+        timeout=config.timeout,
+        retries=config.retries,
+    )
+
+
 class CommandTool:
     """The tool that `config` describes. It runs in `directory`, without the variables named in `secrets`.
 
@@ -54,17 +68,7 @@ class CommandTool:
     @property
     def spec(self) -> ToolSpec:
         """What a model is told of it, and what the loop keeps to."""
-        config = self._config
-        return ToolSpec(
-            name=config.name,
-            description=config.description,
-            parameters=dict(config.parameters),
-            effect=config.effect,
-            approve=config.approve,
-            resource=config.resource,
-            timeout=config.timeout,
-            retries=config.retries,
-        )
+        return spec_of(self._config)
 
     async def call(
         self,

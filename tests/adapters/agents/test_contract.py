@@ -13,6 +13,7 @@ from typing import NamedTuple
 import anyio
 import pytest
 
+import agentrun
 from agentrun.adapters.agents.command import CommandAgent
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.loop import LoopAgent
@@ -52,7 +53,31 @@ def command_that_answers(directory: Path, texts: tuple[str, ...]) -> Agent:
     return command(directory, f'{count}cat > /dev/null; cat "$n.txt"')
 
 
+class OwnAgent:
+    """An agent as a plug-in writes it, on the names that `agentrun` offers. `texts` None: it fails; (): it is stuck."""
+
+    def __init__(self, texts: tuple[str, ...] | None) -> None:
+        self.texts = texts
+
+    async def run(self, stretch: agentrun.Stretch) -> None:
+        await agentrun.Turns(stretch, "own", self.turn, repeatable=True).run()
+
+    async def turn(self, exchange: agentrun.Exchange) -> agentrun.Said:
+        if self.texts is None:
+            raise agentrun.AgentFailed("it was told to")
+        replies = sum(turn.reply is not None for turn in exchange.transcript.turns)
+        await exchange.say(self.texts[min(replies, len(self.texts) - 1)] if self.texts else "some of it")
+        if not self.texts:
+            await anyio.sleep_forever()
+        return agentrun.Said(exchange.text)
+
+
 KINDS = {
+    "own": Kind(
+        answering=lambda _, texts: OwnAgent(texts),
+        failing=lambda _: OwnAgent(None),
+        stuck=lambda _: OwnAgent(()),
+    ),
     "loop": Kind(
         answering=lambda _, texts: loop(*({"text": text} for text in (*texts, *[texts[-1]] * 5))),
         failing=lambda _: loop({"text": "{{op:nosuch}}"}),
