@@ -62,10 +62,12 @@ def _turn_comes(options: Options, place: Place, target: Target, audience: Shown,
     from agentrun.commands.queueing import Turn, await_turn, withdraw
 
     def tell(ahead: RunView) -> None:
-        # A pipe was told at the acceptance, and reads the report alone.
         if isinstance(audience, TerminalAudience):
             stream = sys.stdout if output.is_terminal(sys.stdout) else sys.stderr
             audience.outlet.write(behind_text(ahead, output.screen_of(stream, options)))
+        elif ahead.executor == "lost" and not options.json:
+            # A pipe was told at the acceptance for what it waits; but not that this may take for ever.
+            output.say(behind_text(ahead, output.screen_of(sys.stderr, options)))
 
     with _woken_by_signals() as wake:
         turn = await_turn(place, target, signals=signals, wake=wake, tell=tell)

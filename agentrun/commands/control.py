@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from agentrun.commands.asking import stop_outside
@@ -73,19 +73,15 @@ def say(place: Place, target: Target, saying: Saying) -> Acceptance:
     Whatever run has got the slot by then is started, unless that is left to the caller. Raises Conflict and its kin
     (nothing was written), NotFound, ConfigError, StorageFailed.
     """
-    try:
+    with _then_start_next(place, target.session):
         return _say(place, target, saying)
-    finally:
-        start_next(place, target.session)
 
 
 def settle(place: Place, target: Target, operation_id: str | None, approved: bool, note: str | None) -> Acceptance:
     """Gives or refuses the approval that a run waits for. Raises ImpossibleMode if it waits for none or another."""
-    try:
-        word = "approved" if approved else "denied"
+    word = "approved" if approved else "denied"
+    with _then_start_next(place, target.session):
         return _settle(place, target, operation_id, Input(word, this_actor(), note=note))
-    finally:
-        start_next(place, target.session)
 
 
 def cancel(place: Place, target: Target, reason: str, *, force: bool = False) -> RunView:
@@ -94,10 +90,8 @@ def cancel(place: Place, target: Target, reason: str, *, force: bool = False) ->
     With `force`, what is alive is killed at once; said of a run that winds down already, its grace period is over.
     Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it had ended.
     """
-    try:
+    with _then_start_next(place, target.session):
         return _cancel(place, target, reason, force=force)
-    finally:
-        start_next(place, target.session)
 
 
 def end_what_was_stopped(place: Place, session: SessionDir) -> None:
@@ -118,6 +112,20 @@ def end_what_was_stopped(place: Place, session: SessionDir) -> None:
         taken = _take_over_if_lost(writer, run_dir) if is_stopping else None
     if taken is not None:
         _wind_down_lost(place, session, run_dir, taken)
+
+
+@contextmanager
+def _then_start_next(place: Place, session: SessionDir) -> Iterator[None]:
+    """Starts the run that has the slot afterwards; also when the command was refused, since it may have freed it.
+
+    Not after any other error: a run that was to be cancelled, and could not be for want of room, is not begun instead.
+    """
+    try:
+        yield
+    except Conflict:
+        start_next(place, session)
+        raise
+    start_next(place, session)
 
 
 def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunView:

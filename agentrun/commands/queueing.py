@@ -15,6 +15,7 @@ from agentrun.commands.execution import start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import Conflict
+from agentrun.lifecycle.winding_down import end_overdue
 from agentrun.records.views import RunView
 from agentrun.states import RunStatus
 from agentrun.store import inbox
@@ -75,7 +76,8 @@ def withdraw(place: Place, target: Target, number: int) -> None:
 
 
 def _ahead(place: Place, target: Target, active: str | None) -> RunView | None:
-    """The run that holds the slot. What a process left half done that died over its end is completed first.
+    """The run that holds the slot. What a process left half done that died over its end is completed first, and a run
+    that waits for an answer whose time is over is ended.
 
     Nobody else may come by, and then this run would wait for ever.
     """
@@ -84,4 +86,9 @@ def _ahead(place: Place, target: Target, active: str | None) -> RunView | None:
     if active is None or target.session.run(active).load().is_over:
         with writing(target.session):
             return None
-    return target.session.run(active).view()
+    run_dir = target.session.run(active)
+    if run_dir.view().overdue:
+        with writing(target.session) as writer:
+            if end_overdue(writer, run_dir):
+                return None
+    return run_dir.view()

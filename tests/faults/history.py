@@ -63,6 +63,13 @@ class Ledger:
         self.events: dict[tuple[str, str, int], Doc] = {}
         self.ends: dict[tuple[str, str], str] = {}
 
+    def copy(self) -> Ledger:
+        """What was acknowledged until now."""
+        copy = Ledger()
+        copy.sessions, copy.messages = set(self.sessions), dict(self.messages)
+        copy.events, copy.ends = dict(self.events), dict(self.ends)
+        return copy
+
     def heard(self, stdout: str, *, text: str | None = None) -> None:
         """Takes down what a command with `--json` printed; `text` is what it was told to say."""
         for line in stdout.splitlines(keepends=True):
@@ -339,7 +346,9 @@ class _Session:
         path = self.path / "active"
         holder = path.read_text(encoding="ascii").rstrip("\n") if path.exists() else None
         begun = [run.run_id for run in self.runs if run.started and not run.is_over]
-        still_open = [run.run_id for run in self.runs if run.events and not run.is_over]
+        still_open = [
+            run_id for run_id in self._queue() if any(run.run_id == run_id and run.events for run in self.runs)
+        ]
         if len(begun) > 1:
             self.fault(f"these runs are active at once: {begun}")
         if holder is not None and holder not in [run.run_id for run in self.runs]:
@@ -352,6 +361,17 @@ class _Session:
             expected = begun[0] if begun else still_open[0] if still_open else None
             if holder != expected:
                 self.fault(f"active names {holder}, not {expected}")
+
+    def _queue(self) -> list[str]:
+        """The open runs in the order in which they get the slot, as the newest prompt tells it."""
+        prompts = [m for m in self.messages if m["role"] == "user" and m["mode"] == "prompt"]
+        if not prompts:
+            return []
+        accept, newest = prompts[-1]["accept"], prompts[-1]["runId"]
+        behind = accept["behind"]
+        order = [*behind[:1], newest, *behind[1:]] if accept["atHead"] else [*behind, newest]
+        over = {run.run_id for run in self.runs if run.is_over}
+        return [run_id for run_id in order if run_id not in over]
 
     def _inputs(self, run: Run) -> None:
         mine = [m["seq"] for m in self.messages if m["runId"] == run.run_id and m["role"] == "user"]

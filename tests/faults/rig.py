@@ -241,7 +241,7 @@ class Stage:
         shutil.rmtree(self._kept, ignore_errors=True)
         if self.root.exists():
             shutil.copytree(self.root, self._kept)
-        self._kept_ledger = _copy(self.ledger)
+        self._kept_ledger = self.ledger.copy()
         self._kept_effects = self._effects()
 
     def put_back(self) -> None:
@@ -250,7 +250,7 @@ class Stage:
         shutil.rmtree(self.root, ignore_errors=True)
         if self._kept.exists():
             shutil.copytree(self._kept, self.root)
-        self.ledger = _copy(self._kept_ledger)
+        self.ledger = self._kept_ledger.copy()
         for name in ("effects", "go"):
             (self.base / name).unlink(missing_ok=True)
         if self._kept_effects:
@@ -261,11 +261,11 @@ class Stage:
     def check(self, *, settled: bool) -> list[str]:
         """What is wrong with the tree, and with what the write tools did."""
         # A writer that is alive and at it is let finish.
-        with self._locked():
+        with self.locked():
             return problems(self.root, self.ledger, settled=settled) + self._check_effects()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Holds the session's lock, as a shell does it: a lock on its directory. Without a session there is none."""
         path = next(iter(self.root.glob(f"accounts/*/sessions/{SESSION}")), self.base)
         fd = os.open(path, os.O_RDONLY)
@@ -305,7 +305,7 @@ class Stage:
 
     def freeze(self, pid: int) -> None:
         """Stops an executor while it does not hold the session's lock, and waits until it stands still."""
-        with self._locked():
+        with self.locked():
             os.kill(pid, signal.SIGSTOP)
             until(lambda: _state(pid) == b"T", f"{pid} stands still")
 
@@ -461,10 +461,3 @@ def _names() -> str:
 
 def _contents(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def _copy(ledger: Ledger) -> Ledger:
-    copy = Ledger()
-    copy.sessions, copy.messages = set(ledger.sessions), dict(ledger.messages)
-    copy.events, copy.ends = dict(ledger.events), dict(ledger.ends)
-    return copy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from history import messages_of
-from rig import DONE, NOT_OVER, SESSION, WAITING, Stage, aftermath
+from history import messages_of, runs_of
+from rig import DONE, NOT_OVER, SESSION, WAITING, Stage, aftermath, until
 
 
 class Situation(NamedTuple):
@@ -97,6 +97,12 @@ def then_go_on(stage: Stage, trial: int) -> list[str]:
     return aftermath(stage, try_send_first=trial % 2 == 1)
 
 
+def then_go_on_by_itself(stage: Stage, trial: int) -> list[str]:
+    """The command may have started an executor for the run that it joined."""
+    until(lambda: stage.view("run-1")["executor"] != "alive", "its executor is gone")
+    return then_go_on(stage, trial)
+
+
 def then_the_run_completes(stage: Stage, trial: int) -> list[str]:
     """The run beside the command is none the worse for it."""
     wrong = stage.check(settled=False)
@@ -107,17 +113,45 @@ def then_the_run_completes(stage: Stage, trial: int) -> list[str]:
     return wrong + aftermath(stage, try_send_first=trial % 2 == 1)
 
 
+def then_the_queue_goes_on(stage: Stage, trial: int) -> list[str]:
+    """What was accepted comes in its turn, and what was interrupted does not complete."""
+    wrong = stage.check(settled=False)
+    stage.let_go()
+    # The command may have been killed while it executed its own run.
+    lost = {run["runId"] for run in stage.run("show", SESSION).lines()[0]["runs"] if run["executor"] == "lost"}
+    for run_id in lost:
+        stage.run("cancel", f"{SESSION}/{run_id}", "--wait")
+    done = stage.send("quick", "--if-busy", "queue")
+    if done.code != DONE:
+        wrong.append(f"a prompt behind them: {done}")
+    prompts = [m for m in messages_of(stage.root, SESSION) if m["mode"] == "prompt"]
+    for run, prompt in zip(runs_of(stage.root, SESSION), prompts, strict=True):
+        stopped = run.run_id in lost or any(
+            m["accept"]["atHead"] and m["accept"]["behind"][0] == run.run_id for m in prompts
+        )
+        if run.status != ("cancelled" if stopped else "completed"):
+            wrong.append(f"{run.run_id} ({prompt['text']}) is {run.status}")
+    return wrong + stage.check(settled=True)
+
+
 STEER = ("steer", SESSION, "only new")
 SEND = ("send", SESSION, "whole", "--key", "k1")
+QUEUE = ("send", SESSION, "quick", "--if-busy", "queue", "--detach")
+JOIN = ("send", SESSION, "quick", "--key", "k1", "--detach")
+INTERRUPT = ("send", SESSION, "quick", "--if-busy", "interrupt")
 SEND_AGAIN = (*SEND, "--mode", "prompt")
 SITUATIONS = {
     "new": Situation(nothing, ("new", "--id", SESSION), then_go_on),
     "new beside others": Situation(a_session, ("new", "--id", "s2"), then_go_on),
     "send": Situation(a_session, ("send", SESSION, "whole"), then_go_on, text="whole"),
     "send with a key": Situation(a_session, SEND, then_say_it_again, text="whole", every=3),
-    "send to a queued run": Situation(queued, ("send", SESSION, "quick", "--key", "k1"), then_go_on, text="quick"),
+    "send to a queued run": Situation(queued, JOIN, then_go_on_by_itself, text="quick"),
     "answer": Situation(waiting, ("send", SESSION, "the whole of it"), then_go_on, text="the whole of it"),
     "steer a waiting run": Situation(waiting, (*STEER, "--key", "k1"), then_go_on, text="only new"),
+    "queue": Situation(a_session, QUEUE, then_the_queue_goes_on, begin=hold, text="quick"),
+    "interrupt": Situation(a_session, INTERRUPT, then_the_queue_goes_on, begin=hold, text="quick"),
+    "interrupt a lost run": Situation(lost, INTERRUPT, then_the_queue_goes_on, text="quick"),
+    "interrupt a waiting run": Situation(waiting, INTERRUPT, then_the_queue_goes_on, text="quick"),
     "steer": Situation(a_session, STEER, then_the_run_completes, begin=hold, text="only new"),
     "cancel a queued run": Situation(queued, ("cancel", SESSION), then_go_on),
     "cancel a waiting run": Situation(waiting, ("cancel", SESSION), then_go_on),
