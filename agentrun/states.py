@@ -58,6 +58,7 @@ class EventType(StrEnum):
     RUN_INPUT_RECEIVED = "run.input_received"
     RUN_COMPACTING = "run.compacting"
     RUN_COMPACTED = "run.compacted"
+    RUN_CHILD_ANNOUNCED = "run.child_announced"
     RUN_CANCEL_REQUESTED = "run.cancel_requested"
     RUN_FAILING = "run.failing"
     RUN_RECONCILING = "run.reconciling"
@@ -130,6 +131,8 @@ FACTS: dict[EventType, frozenset[RunStatus]] = {
     E.TOOL_STARTED: frozenset({S.RUNNING}),
     E.TOOL_REMOTE_ID: _UNDER_WAY,
     E.TOOL_FINISHED: _UNDER_WAY,
+    # Not of a run that is to stop, or has lost its executor: nothing new begins there.
+    E.RUN_CHILD_ANNOUNCED: frozenset({S.RUNNING, S.WAITING_INPUT, S.COMPACTING}),
     # Only recorded: the first intent has fixed the end. A queued run is finished in the same hold.
     E.RUN_CANCEL_REQUESTED: frozenset({S.QUEUED, S.CANCELLING}),
     E.RUN_FAILING: frozenset({S.CANCELLING}),

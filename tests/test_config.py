@@ -142,7 +142,7 @@ def test_writes_are_asked_for_unless_told_otherwise(
     ("text", "says"),
     [
         ("defualt_agent = 'x'", "agentrun.toml has no key 'defualt_agent'; did you mean 'default_agent'?"),
-        ("zzz = 1", "has no key 'zzz'; it may have: default_agent, lease, max_attempts, agents, tools, mcp"),
+        ("zzz = 1", "has no key 'zzz'; it may have: default_agent, lease, max_attempts, max_depth, agents, tools, mcp"),
         (LOOP + "max_turn = 1", "agentrun.toml: [agents.a] has no key 'max_turn'; did you mean 'max_turns'?"),
         ("[tools.t]\nargv = ['x']\nretrys = 1", "[tools.t] has no key 'retrys'; did you mean 'retries'?"),
         ("[mcp.m]\ncommand = 'x'\narg = []", "[mcp.m] has no key 'arg'; did you mean 'args'?"),

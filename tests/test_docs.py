@@ -468,7 +468,14 @@ class Fold:
         counts = ["turns", "modelRequests", "toolCalls", "checks", "retries", "executingMs"]
         self.run = {name: event["payload"][name] for name in copied} | dict.fromkeys(nothing)
         self.run |= {"formatVersion": 1, "runId": event["runId"], "sessionId": event["sessionId"], "status": "queued"}
-        self.run |= {"generation": 0, "createdAt": event["at"], "updatedAt": event["at"], "attempts": 0, "force": False}
+        self.run |= {
+            "generation": 0,
+            "createdAt": event["at"],
+            "updatedAt": event["at"],
+            "attempts": 0,
+            "force": False,
+        }
+        self.run["children"] = []
         self.run |= {"deliveredInputs": [], "returnedInputs": [], "appliedSeq": 1}
         self.run["usage"] = dict.fromkeys(counts, 0) | {"inputTokens": None, "outputTokens": None, "costUsd": None}
 

@@ -57,6 +57,7 @@ tool.registered         running
 tool.started            running
 tool.remote_id          running waiting_input compacting reconciling cancelling
 tool.finished           running waiting_input compacting reconciling cancelling
+run.child_announced     running waiting_input compacting
 run.cancel_requested    queued cancelling
 run.failing             cancelling
 run.reconciling         reconciling

@@ -17,12 +17,13 @@ from agentrun.adapters.models.choosing import build_model, key_variables
 from agentrun.adapters.plugins import AgentSettings, ToolSettings
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.command import CommandTool, spec_of
+from agentrun.adapters.tools.delegate import DelegateTool, delegate_config
 from agentrun.adapters.tools.outside import CommandOutside
 from agentrun.agent.checks import Check
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent, Limits, Opened, Tool
-from agentrun.config import MCP_PREFIX, AgentConfig, Config, ToolConfig
+from agentrun.config import DELEGATE, MCP_PREFIX, AgentConfig, Config, ToolConfig
 from agentrun.errors import ConfigError
 
 __all__ = ["Surroundings", "build_agent", "build_checks", "build_outside"]
@@ -63,12 +64,16 @@ def build_checks(config: Config, agent: AgentConfig, surroundings: Surroundings)
 
 def build_outside(config: Config, surroundings: Surroundings) -> Outside:
     """What can be asked about the actions of the run that `surroundings` names, whichever agent asked for them."""
-    return CommandOutside(config.tools, surroundings, directory=config.directory, secrets=_secrets(config))
+    tools = {**config.tools, DELEGATE: delegate_config(config)}
+    return CommandOutside(tools, surroundings, directory=config.directory, secrets=_secrets(config))
 
 
 def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundings) -> Tool:
     if name.startswith(MCP_PREFIX):
         _refuse(agent, f"the tools of {name!r}", "tools that are commands ([tools.NAME])")
+    if name == DELEGATE:
+        # It executes a run itself, so it needs the keys of models. The tools of that run do not get them.
+        return DelegateTool(delegate_config(config), surroundings, directory=config.directory, secrets=())
     tool = config.tool(name)
     if tool.kind != "command":
         return _plugin_tool(config, tool, surroundings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 
@@ -11,7 +11,8 @@ class Surroundings(NamedTuple):
     """The run that an agent is built for. Paths are absolute; `scratch` exists before a tool is called.
 
     `environment` is what tools inherit before the variables of the run are added, `working_directory` that in
-    which the session was made.
+    which the session was made. `spare` names the processes that are of other runs, wherever they were started: the
+    executors of those.
     """
 
     root: str
@@ -22,6 +23,7 @@ class Surroundings(NamedTuple):
     scratch: str
     working_directory: str
     environment: Mapping[str, str]
+    spare: Callable[[], Collection[int]] = frozenset
 
     @property
     def run_directory(self) -> str:

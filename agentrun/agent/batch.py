@@ -221,6 +221,7 @@ class Batch:
             call.idempotency_key or "",
             attempt,
             is_forced=lambda: self._stretch.is_forced(call.operation_id),
+            before_ending=lambda: self._stretch.stop_children(call.operation_id),
         )
         remote_ids = _RemoteIds(self._stretch, call.operation_id)
         known: list[ToolOutcome] = []

@@ -134,11 +134,16 @@ class Opened(Protocol):
         """The block in which it can be used. What it holds is let go at the end of the block, also of a stopped one."""
 
 
+async def nothing_first() -> None:
+    """Nothing has to be done before a tool is ended."""
+
+
 class Invocation(NamedTuple):
     """One attempt of one tool call. The idempotency key is the same in every attempt.
 
     Once the call is stopped, `is_forced` says that what it started is to be killed without a grace period; that may
-    become true while the grace period runs.
+    become true while the grace period runs. `before_ending` is waited for before its processes are ended: it ends
+    the child runs that the call began, by their own flow.
     """
 
     operation_id: str
@@ -146,6 +151,7 @@ class Invocation(NamedTuple):
     idempotency_key: str
     attempt: int
     is_forced: Callable[[], bool] = never
+    before_ending: Callable[[], Awaitable[None]] = nothing_first
 
 
 class ToolOutcome(NamedTuple):
@@ -283,6 +289,9 @@ class Stretch(Protocol):
 
     def is_forced(self, operation_id: str) -> bool:
         """Whether what is stopped of the operation gets no grace period: the user wants it killed."""
+
+    async def stop_children(self, operation_id: str) -> None:
+        """Ends the child runs that the call began, by their own flow, and returns when they are over."""
 
     async def ask(self, question: Question) -> None:
         """Asks the user, and returns once the answer is stored: the next request delivers it.

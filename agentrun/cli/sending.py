@@ -16,9 +16,10 @@ from agentrun.commands import control, sessions
 from agentrun.commands.control import MODES, IfBusy
 from agentrun.commands.execution import make_order, start_detached
 from agentrun.commands.names import Target, find, run_name
+from agentrun.commands.parents import Parent, announce, check_not_itself, origin_of
 from agentrun.commands.place import Place
 from agentrun.errors import UsageError
-from agentrun.records.message import STEER
+from agentrun.records.message import PROMPT, STEER
 from agentrun.records.views import Accepted
 from agentrun.render.json import json_line
 from agentrun.render.plain import accepted_line, accepted_text, hints_after_accept
@@ -65,7 +66,9 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     text = read_text(words, "send")
     place = options.place()
     target = find(place.tree, session)
-    acceptance = control.say(place, target, _saying(place, target, text, asked))
+    parent = _announced_parent(place, target, asked)
+    saying = _saying(place, target, text, asked)._replace(parent_run=parent.to_doc() if parent else None)
+    acceptance = control.say(place, target, saying)
     joined = Target(target.session, acceptance.accepted.run_id)
     _say_if_archived(options, target)
     if asked.detach:
@@ -81,6 +84,21 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     # From here on the run is ours, and goes on whoever reads of it.
     audience.outlet.attempt(lambda: _acknowledge(options, acceptance))
     return execute_here(options, place, joined, acceptance.liveness, audience, signals, with_report=acceptance.began)
+
+
+def _announced_parent(place: Place, target: Target, asked: Asked) -> Parent | None:
+    """The run of the tool that started this command. It knows, before there is one, of the run that may begin."""
+    if asked.mode not in (None, PROMPT):
+        return None
+    parent, note = origin_of(place)
+    if note:
+        output.say(f"agentrun: {note}\n")
+    if parent is None:
+        return None
+    if not asked.detach:
+        check_not_itself(parent, target.session.session_id)
+    announce(place, parent, target.session.session_id, target.session.messages.next_seq() - 1)
+    return parent
 
 
 def steer(options: Options, session: str, words: Words, *, key: str | None, if_ended: str | None) -> int:

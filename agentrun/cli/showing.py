@@ -14,6 +14,7 @@ from agentrun.cli.options import Options
 from agentrun.cli.watching import watch
 from agentrun.commands import sessions
 from agentrun.commands import show as showing
+from agentrun.commands.children import child_views
 from agentrun.commands.names import Target, find
 from agentrun.errors import AgentrunError, NotFound, UsageError
 from agentrun.records.codec import Doc
@@ -95,6 +96,7 @@ def _show_run(options: Options, target: Target, look: Look) -> None:
     run_dir = target.run()
     tail = look.tail or showing.NEWEST
     detail = showing.run_detail(target.session, run_dir, tail)
+    detail = detail._replace(children=child_views(options.place(), detail.view.run))
     if options.json:
         events = list(showing.operations(run_dir, look.since, tail))
         output.out_bytes(json_line(run_doc(detail, events)))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from agentrun.commands.asking import stop_outside
-from agentrun.commands.execution import check_executable, end_leftovers, start_next
+from agentrun.commands.execution import check_executable, start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
+from agentrun.commands.stops import Stop, Taken, end_what_was_stopped, stop, take_over_if_lost, wind_down_lost
 from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
-from agentrun.lifecycle.recovery import begin
 from agentrun.lifecycle.routing import MODES, WAITING, IfBusy, Standing, route, standing
-from agentrun.lifecycle.winding_down import LOST, WIND_DOWN_LEASE, end_overdue, wind_down
-from agentrun.records.lease import Lease
+from agentrun.lifecycle.winding_down import end_overdue
+from agentrun.records.codec import Doc
 from agentrun.records.message import ANSWER, PROMPT, Message
 from agentrun.records.run import Run
 from agentrun.records.views import Accepted, RunView
@@ -37,7 +35,7 @@ class Saying(NamedTuple):
 
     `order` gives what a new run needs; it is asked under the session's lock, and only if there is to be one.
     `drive` asks for the lock of the run if its turn has come and nobody executes it; `stay` also for that of a run
-    that has to wait for its turn, since the caller waits with it.
+    that has to wait for its turn, since the caller waits with it. `parent_run` is the call that a new run is begun by.
     """
 
     said: Input
@@ -49,6 +47,7 @@ class Saying(NamedTuple):
     references: tuple[str, ...] = ()
     drive: bool = True
     stay: bool = False
+    parent_run: Doc | None = None
 
 
 class Acceptance(NamedTuple):
@@ -94,26 +93,6 @@ def cancel(place: Place, target: Target, reason: str, *, force: bool = False) ->
         return _cancel(place, target, reason, force=force)
 
 
-def end_what_was_stopped(place: Place, session: SessionDir) -> None:
-    """Winds down the active run if it was told to stop and nobody is left who would do it: whoever comes next does.
-
-    Raises Conflict if something of it cannot be ended.
-    """
-    run_id = session.active()
-    if run_id is None:
-        return
-    view = session.run(run_id).view()
-    is_told = view.stop_asked or view.status is RunStatus.CANCELLING
-    if not is_told or view.executor not in ("lost", "none"):
-        return
-    run_dir = session.run(run_id)
-    with writing(session) as writer:
-        is_stopping = run_dir.current(writer).status is RunStatus.CANCELLING
-        taken = _take_over_if_lost(writer, run_dir) if is_stopping else None
-    if taken is not None:
-        _wind_down_lost(place, session, run_dir, taken)
-
-
 @contextmanager
 def _then_start_next(place: Place, session: SessionDir) -> Iterator[None]:
     """Starts the run that has the slot afterwards; also when the command was refused, since it may have freed it.
@@ -130,17 +109,8 @@ def _then_start_next(place: Place, session: SessionDir) -> Iterator[None]:
 
 def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunView:
     run_dir = target.run()
-    with writing(target.session) as writer:
-        run = run_dir.current(writer)
-        if run.is_over:
-            run_dir.events.sync()
-            return _already_over(run_dir, run)
-        run = inbox.request_stop(
-            writer, run_dir, actor=this_actor(), reason=reason, intent="cancel", via="command", force=force
-        )
-        taken = None if run.is_over else _take_over_if_lost(writer, run_dir)
-    if taken is not None:
-        _wind_down_lost(place, target.session, run_dir, taken)
+    if not stop(place, target.session, run_dir, Stop(this_actor(), reason, "cancel", "command", force)):
+        return _already_over(run_dir, run_dir.load())
     return run_dir.view()
 
 
@@ -166,7 +136,7 @@ def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
         liveness = _take_if_undriven(run_dir, run, writer, stay=saying.stay) if drive else None
     if interrupted is not None:
         with suppress(Conflict):  # something of it cannot be ended: it stays cancelling, and the prompt waits behind it
-            _wind_down_lost(place, target.session, *interrupted)
+            wind_down_lost(place, target.session, *interrupted)
     return Acceptance(_accepted(target.session, run, message), liveness, began=mode == PROMPT)
 
 
@@ -224,6 +194,7 @@ def _accept_prompt(writer: Writer, saying: Saying, standing: Standing) -> Messag
         if writer.session.run(run_id).report() is None:
             raise NotFound(f"{run_id} has no report to cite", session_id=writer.session.session_id, run_id=run_id)
     order = saying.order()._replace(references=saying.references, at_head=standing is Standing.NEXT)
+    order = order._replace(parent_run=saying.parent_run)
     message, _ = inbox.accept_prompt(writer, saying.said, order)
     return message
 
@@ -303,7 +274,7 @@ def _already_over(run_dir: RunDir, run: Run) -> RunView:
     raise _ended(run)
 
 
-def _take_over_interrupted(writer: Writer, prompt: Message) -> tuple[RunDir, _Taken] | None:
+def _take_over_interrupted(writer: Writer, prompt: Message) -> tuple[RunDir, Taken] | None:
     """The run that `prompt` has stopped, if nobody is left who would wind it down."""
     interrupted = writer.interrupted_by(prompt)
     if interrupted is None:
@@ -311,46 +282,5 @@ def _take_over_interrupted(writer: Writer, prompt: Message) -> tuple[RunDir, _Ta
     run_dir = writer.session.run(interrupted)
     if run_dir.current(writer).status is not RunStatus.CANCELLING:
         return None
-    taken = _take_over_if_lost(writer, run_dir)
+    taken = take_over_if_lost(writer, run_dir)
     return None if taken is None else (run_dir, taken)
-
-
-class _Taken(NamedTuple):
-    """A run that was taken over from an executor that is gone: its lease, and the lock to let go at the end."""
-
-    lease: Lease
-    liveness: int
-
-
-def _take_over_if_lost(writer: Writer, run_dir: RunDir) -> _Taken | None:
-    if is_executor_alive(run_dir.directory):
-        return None
-    liveness = take_liveness(run_dir.directory)
-    if liveness is None:
-        return None
-    return _Taken(begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST), liveness)
-
-
-def _wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: _Taken) -> None:
-    """Ends what the dead executor left running, then the run. What cannot be ended keeps it in `cancelling`."""
-    try:
-        survivors = end_leftovers(place, run_dir)
-        if not survivors:
-            stop_outside(place, session, run_dir, taken.lease)
-        _end_run(session, run_dir, taken.lease, survivors)
-    finally:
-        os.close(taken.liveness)
-
-
-def _end_run(session: SessionDir, run_dir: RunDir, lease: Lease, survivors: list[str]) -> None:
-    with writing(session) as writer:
-        if survivors:
-            run_dir.end_lease(writer)
-            raise Conflict(
-                f"{run_dir.name} stays cancelling: {', '.join(survivors)} cannot be ended",
-                hint=f"end it by hand, then: agentrun cancel {run_dir.name}",
-                session_id=run_dir.session_id,
-                run_id=run_dir.run_id,
-            )
-        spent = run_dir.unrecorded_ms(run_dir.current(writer))
-        wind_down(writer, lease, run_dir, executing_ms=spent)

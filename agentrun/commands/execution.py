@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from agentrun.commands.leftovers import DETACHED, end_leftovers_here, end_marked_here, other_executors
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError, ConfigError, StorageFailed
 from agentrun.records.run import Run
@@ -38,10 +39,6 @@ _OF_A_TOOL = (
     "AGENTRUN_IDEMPOTENCY_KEY",
     "AGENTRUN_SCRATCH",
 )
-
-
-# Seconds from SIGTERM to SIGKILL for processes that a tool left behind: the tool itself has had its own grace.
-LEFTOVER_GRACE = 1.0
 
 
 class Scene(NamedTuple):
@@ -109,6 +106,7 @@ def execute_own(place: Place, run_dir: RunDir, liveness: int, agent: Agent) -> E
     So only what carries the run's mark is ended with it: the other children of the process are none of ours.
     """
     from agentrun.agent.outside import Unreachable
+    from agentrun.commands.children import stop_children_here
     from agentrun.config import LEASE_SECONDS
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
@@ -124,9 +122,10 @@ def execute_own(place: Place, run_dir: RunDir, liveness: int, agent: Agent) -> E
         outside=Unreachable(f"nobody can be asked: {run.agent} is known to its own program alone"),
         terms=Terms(LEASE_SECONDS, run.timeout, None, []),
         audience=NoAudience(),
-        end_leftovers=lambda is_forced: _end_marked(place, run_dir, is_forced),
+        end_leftovers=lambda is_forced: end_marked_here(place, run_dir, is_forced),
         leave_now=_interrupt,
         signals=[],
+        stop_children=lambda operation_id, is_forced: stop_children_here(place, run_dir, operation_id, is_forced),
     )
     ended = drive(job)
     start_next(place, session)
@@ -135,13 +134,6 @@ def execute_own(place: Place, run_dir: RunDir, liveness: int, agent: Agent) -> E
 
 def _interrupt(_: int) -> None:
     raise KeyboardInterrupt
-
-
-async def _end_marked(place: Place, run_dir: RunDir, is_forced: Callable[[], bool]) -> list[str]:
-    from agentrun.adapters.process import end_marked
-
-    survivors = await end_marked(_marker(place, run_dir), grace=LEFTOVER_GRACE, is_forced=is_forced)
-    return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
 
 
 def check_executable(place: Place, run: Run) -> None:
@@ -158,7 +150,7 @@ def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
     import sys
 
     # -P: a module in the directory where the user happens to be is not taken for one of ours.
-    argv = [sys.executable, "-P", "-m", "agentrun.cli.detached", place.tree.root, place.tree.account]
+    argv = [sys.executable, "-P", "-m", DETACHED, place.tree.root, place.tree.account]
     argv += [run_dir.session_id, run_dir.run_id]
     environment = {name: value for name, value in place.environment.items() if name not in _OF_A_TOOL}
     null = os.devnull
@@ -202,17 +194,9 @@ def start_next(place: Place, session: SessionDir) -> bool:
     return True
 
 
-def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
-    """Ends what the tools of a run left running; returns the names of what could not be ended."""
-    from agentrun.adapters.process import end_marked_now
-
-    grace = 0.0 if run_dir.load().force else LEFTOVER_GRACE
-    survivors = end_marked_now(_marker(place, run_dir), grace=grace)
-    return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
-
-
 def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scene: Scene) -> Job:
     from agentrun.adapters.registry import build_agent, build_checks, build_outside
+    from agentrun.commands.children import stop_children_here
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
     from agentrun.executor.hold import Terms
@@ -229,10 +213,11 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         outside=build_outside(config, surroundings),
         terms=Terms(config.lease, run.timeout, agent.answer_timeout, build_checks(config, agent, surroundings)),
         audience=scene.audience or NoAudience(),
-        end_leftovers=lambda is_forced: _end_leftovers_here(place, run_dir, is_forced),
+        end_leftovers=lambda is_forced: end_leftovers_here(place, run_dir, is_forced),
         leave_now=scene.leave_now,
         signals=scene.signals,
         detached=scene.detached,
+        stop_children=lambda operation_id, is_forced: stop_children_here(place, run_dir, operation_id, is_forced),
     )
 
 
@@ -261,6 +246,7 @@ def _surroundings(place: Place, session: SessionDir, run_dir: RunDir, config: Co
         scratch=run_dir.directory.at(SCRATCH),
         working_directory=session.read().working_directory or os.curdir,
         environment=place.environment,
+        spare=other_executors(place, run_dir.session_id, run_dir.run_id),
     )
 
 
@@ -285,21 +271,3 @@ def config_of(run: Run, warn: Callable[[str], None]) -> Config:
     if path and config.sha256 != named.get("sha256"):
         warn(f"{path} has changed since {run.session_id}/{run.run_id} was accepted; it is used as it is now")
     return config
-
-
-async def _end_leftovers_here(place: Place, run_dir: RunDir, is_forced: Callable[[], bool]) -> list[str]:
-    """As `end_leftovers`, from the executor itself, which also finds what has dropped its environment."""
-    from agentrun.adapters.process import end_descendants
-
-    survivors = await end_descendants(grace=LEFTOVER_GRACE, is_forced=is_forced)
-    names = [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
-    return names + await _end_marked(place, run_dir, is_forced)
-
-
-def _marker(place: Place, run_dir: RunDir) -> dict[str, str]:
-    return {
-        "AGENTRUN_ROOT": place.tree.root,
-        "AGENTRUN_ACCOUNT": place.tree.account,
-        "AGENTRUN_SESSION": run_dir.session_id,
-        "AGENTRUN_RUN": run_dir.run_id,
-    }

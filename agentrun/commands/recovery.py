@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from agentrun.commands.asking import stop_outside
-from agentrun.commands.execution import check_executable, config_of, end_leftovers, outside_of
+from agentrun.commands.execution import check_executable, config_of, outside_of
 from agentrun.commands.place import Place
+from agentrun.commands.stops import end_leftovers
 from agentrun.errors import ConfigError
 from agentrun.lifecycle import recovery
 from agentrun.lifecycle.recovery import Verdict

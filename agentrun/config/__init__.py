@@ -16,6 +16,7 @@ from agentrun.config.names import nearest
 from agentrun.config.reading import load_config
 from agentrun.config.values import (
     ANY_ARGUMENTS,
+    DELEGATE,
     GRACE_SECONDS,
     LEASE_SECONDS,
     MAX_ATTEMPTS,
@@ -30,6 +31,7 @@ from agentrun.config.values import (
 
 __all__ = [
     "ANY_ARGUMENTS",
+    "DELEGATE",
     "GRACE_SECONDS",
     "LEASE_SECONDS",
     "LONGEST_DURATION_SECONDS",

@@ -12,6 +12,7 @@ TOP: dict[str, Reader] = {
     "default_agent": readers.name,
     "lease": readers.seconds(SHORTEST_LEASE_SECONDS),
     "max_attempts": readers.count(1),
+    "max_depth": readers.count(0),
     "agents": readers.table,
     "tools": readers.table,
     "mcp": readers.table,

@@ -11,7 +11,7 @@ from typing import Any
 from agentrun.config import keys
 from agentrun.config.names import nearest
 from agentrun.config.readers import Reader, Wrong
-from agentrun.config.values import MCP_PREFIX, AgentConfig, Config, McpConfig, ToolConfig, inline_agent
+from agentrun.config.values import DELEGATE, MCP_PREFIX, AgentConfig, Config, McpConfig, ToolConfig, inline_agent
 from agentrun.errors import ConfigError
 
 # The APIs of the common models take no other names for tools.
@@ -106,6 +106,8 @@ def _tool(place: str, name: str, content: Any) -> ToolConfig:
     values = _values(place, content, keys.TOOL)
     if not _TOOL_NAME.fullmatch(name):
         raise ConfigError(f"{place} is no name for a tool: letters, digits, '_' and '-', at most 64")
+    if name == DELEGATE:
+        raise ConfigError(f"{place}: {DELEGATE} is a tool that agentrun brings along; name it in an agent's tools")
     kind = values.get("kind", "command")
     _check_kind(place, kind, values, _IDLE_OF_TOOLS.get(kind, _COMMAND_TOOL), _IDLE_OF_TOOLS)
     if kind == "command" and "argv" not in values:
@@ -122,7 +124,7 @@ def _mcp(place: str, name: str, content: Any) -> McpConfig:
 
 
 def _check_names(config: Config) -> None:
-    known = [*config.tools, *(MCP_PREFIX + name for name in config.mcp)]
+    known = [*config.tools, DELEGATE, *(MCP_PREFIX + name for name in config.mcp)]
     for agent in config.agents.values():
         place = f"{config.path}: [agents.{agent.name}] tools names"
         for tool in agent.tools:

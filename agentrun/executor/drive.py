@@ -20,7 +20,7 @@ from agentrun.executor.asking import stop_outside
 from agentrun.executor.audience import Audience
 from agentrun.executor.heartbeat import Heartbeat
 from agentrun.executor.hold import Terms
-from agentrun.executor.stretch import StoredStretch
+from agentrun.executor.stretch import StopChildren, StoredStretch, no_children
 from agentrun.lifecycle.winding_down import DEADLINE
 from agentrun.records.run import Run
 from agentrun.store.identity import this_actor
@@ -44,7 +44,8 @@ class Job(NamedTuple):
     """All that is needed to drive a run. `liveness` is the descriptor of the executor's lock, already held.
 
     `end_leftovers` ends every process that the run's tools left behind and returns the names of those that it could
-    not end; it asks what it is given whether to kill them at once. `leave_now` is called at a second Ctrl-C, and does
+    not end; it asks what it is given whether to kill them at once. `stop_children` does so for the runs that a call, or
+    any call, of this run began. `leave_now` is called at a second Ctrl-C, and does
     not return. `signals` are those that came before.
     """
 
@@ -59,6 +60,7 @@ class Job(NamedTuple):
     leave_now: Callable[[int], None]
     signals: list[int]
     detached: bool = False
+    stop_children: StopChildren = no_children
 
 
 class Ended(NamedTuple):
@@ -79,7 +81,7 @@ def execute(job: Job) -> Ended:
 
 async def _execute(job: Job) -> Ended:
     try:
-        stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience)
+        stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience, job.stop_children)
     except TransitionRefused:
         os.close(job.liveness)
         run = job.session.run(job.run_id).load()
@@ -127,8 +129,14 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
     if stretch.fenced or stretch.run_dir.load().ending is None:
         stretch.end()
         return
+
+    def is_forced() -> bool:
+        return stretch.run_dir.seen.force
+
     for _ in range(STUBBORN_ATTEMPTS):
-        if not await job.end_leftovers(lambda: stretch.run_dir.seen.force):
+        alive = [*await job.stop_children(None, is_forced), *await job.end_leftovers(is_forced)]
+        # Once more: a process that was about to begin a child may have done so before it was ended itself.
+        if not [*alive, *await job.stop_children(None, is_forced)]:
             await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside)
             stretch.end()
             return

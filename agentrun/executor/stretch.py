@@ -8,6 +8,7 @@ still record facts.
 from __future__ import annotations
 
 import io
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import BinaryIO, NoReturn
 
@@ -41,12 +42,29 @@ from agentrun.store.writer import Writer
 
 E = EventType
 
+# Ends the child runs of one call, or of the whole run, and returns the names of those that could not be ended.
+StopChildren = Callable[[str | None, Callable[[], bool]], Awaitable[list[str]]]
+
+
+async def no_children(operation_id: str | None, is_forced: Callable[[], bool]) -> list[str]:
+    """For a run that begins none."""
+    return []
+
 
 class StoredStretch(Hold):
     """The `Stretch` of `agent.protocols` that stores what the agent does; see there for the agent's methods."""
 
-    def __init__(self, session: SessionDir, run_id: str, liveness: int, terms: Terms, audience: Audience) -> None:
+    def __init__(
+        self,
+        session: SessionDir,
+        run_id: str,
+        liveness: int,
+        terms: Terms,
+        audience: Audience,
+        stop_children: StopChildren = no_children,
+    ) -> None:
         self._answered = anyio.Event()
+        self._stop_children = stop_children
         super().__init__(session, run_id, liveness, terms, audience)
         self._inputs = Inputs(session)
         self._draft = Draft(self.run_dir)
@@ -149,6 +167,12 @@ class StoredStretch(Hold):
     def is_forced(self, operation_id: str) -> bool:
         """Whether what is stopped gets no grace period, since the user wants the operation or the run killed."""
         return self.run_dir.seen.force or self.operation_stops.is_forced(operation_id)
+
+    async def stop_children(self, operation_id: str) -> None:
+        """Ends the child runs that the call began, by their own flow."""
+        self.look()
+        if any(child.get("operationId") == operation_id for child in self.run_dir.seen.children):
+            await self._stop_children(operation_id, lambda: self.is_forced(operation_id))
 
     async def ask(self, question: Question) -> None:
         """Waits for the user here if somebody is there, and else leaves the run waiting on disk."""

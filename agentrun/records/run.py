@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agentrun.errors import TransitionRefused
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
 from agentrun.records.event import Event
-from agentrun.records.operation import CHECK, Operation, operation_of
+from agentrun.records.operation import Operation, operation_of
+from agentrun.records.usage import NO_USAGE, after_executing, after_operation
 from agentrun.states import ENDING_OF_INTENT, INITIAL, TERMINAL, EventType, RunStatus, next_status
 
 E = EventType
-
-# Everything that is counted against a budget. Tokens are those that the model reported; null means that none did.
-NO_USAGE: Doc = {
-    "turns": 0,
-    "modelRequests": 0,
-    "toolCalls": 0,
-    "checks": 0,
-    "retries": 0,
-    "inputTokens": None,
-    "outputTokens": None,
-    "costUsd": None,
-    "executingMs": 0,
-}
 
 
 class Run(NamedTuple):
     """A run. Lists of operations hold what is open or unresolved, never what is done: the fold stays small.
 
     `applied_seq` is the last event that it contains. `waiting_for` is the question that is open, or None.
+    `children` are the sessions in which calls of it were about to begin runs: `{operationId sessionId afterSeq}`.
     `force` says that a stop was asked for that waits for nobody: what is alive is killed at once.
     `attempts` counts how often its execution was begun or taken over, durably before each time.
     """
@@ -57,6 +46,7 @@ class Run(NamedTuple):
     lease_expires_at: str | None = None
     references: tuple[str, ...] = ()
     continues: str | None = None
+    children: tuple[Doc, ...] = ()
     parent_run: Doc | None = None
     config: Doc | None = None
     timeout: float | None = None
@@ -136,6 +126,7 @@ class Run(NamedTuple):
             "references": list(self.references),
             "continues": self.continues,
             "parentRun": self.parent_run,
+            "children": list(self.children),
             "config": self.config,
             "timeout": self.timeout,
             "waitingFor": self.waiting_for,
@@ -183,6 +174,7 @@ def _run_in(doc: Doc) -> Run:
         references=tuple(doc["references"]),
         continues=doc["continues"],
         parent_run=doc["parentRun"],
+        children=tuple(dict(each) for each in doc.get("children") or ()),
         config=doc["config"],
         timeout=doc["timeout"],
         waiting_for=doc["waitingFor"],
@@ -236,22 +228,6 @@ def _status(text: object) -> RunStatus | None:
     return RunStatus(str(text)) if text else None
 
 
-def _counted(usage: Doc, **more: int | None) -> Doc:
-    counted = dict(usage)
-    for name, number in more.items():
-        if isinstance(number, int):
-            counted[name] = (counted[name] or 0) + number
-    return counted
-
-
-def _with_cost(usage: Doc, cost: object) -> Doc:
-    """`usage` with the dollars of one more request; where its price is not known, the sum stays what it was."""
-    if isinstance(cost, bool) or not isinstance(cost, int | float):
-        return usage
-    # Rounded, so that every reader of the same events writes the same digits.
-    return usage | {"costUsd": round((usage["costUsd"] or 0) + cost, 9)}
-
-
 def _lease_acquired(run: Run, event: Event) -> Run:
     return run._replace(
         lease_owner=event.payload.get("owner"),
@@ -261,11 +237,7 @@ def _lease_acquired(run: Run, event: Event) -> Run:
 
 
 def _lease_released(run: Run, event: Event) -> Run:
-    return run._replace(lease_owner=None, lease_expires_at=None, usage=_executed(run, event))
-
-
-def _executed(run: Run, event: Event) -> Doc:
-    return _counted(run.usage, executingMs=event.payload.get("executingMs"))
+    return run._replace(lease_owner=None, lease_expires_at=None, usage=after_executing(run.usage, event))
 
 
 def _started(run: Run, event: Event) -> Run:
@@ -278,7 +250,7 @@ def _delivered(run: Run, event: Event) -> Run:
 
 def _waiting(run: Run, event: Event) -> Run:
     # Waiting does not count as executing, so the deadline of the run stands still until the answer comes.
-    return run._replace(waiting_for=event.payload, timeout_at=None, usage=_executed(run, event))
+    return run._replace(waiting_for=event.payload, timeout_at=None, usage=after_executing(run.usage, event))
 
 
 def _answered(run: Run, event: Event) -> Run:
@@ -315,7 +287,16 @@ def _failing(run: Run, event: Event) -> Run:
 def _reconciling(run: Run, event: Event) -> Run:
     # Whoever goes on asks again: a question is open only while the run waits for its answer. Nobody executes, so the
     # deadline stands still, and what the lost executor had used counts.
-    return run._replace(waiting_for=None, timeout_at=None, usage=_executed(run, event))
+    return run._replace(waiting_for=None, timeout_at=None, usage=after_executing(run.usage, event))
+
+
+def _child_announced(run: Run, event: Event) -> Run:
+    told = {name: event.payload.get(name) for name in ("operationId", "sessionId", "afterSeq")}
+    is_known = any(
+        (each.get("operationId"), each.get("sessionId")) == (told["operationId"], told["sessionId"])
+        for each in run.children
+    )
+    return run if is_known else run._replace(children=(*run.children, told))
 
 
 def _finished(run: Run, event: Event) -> Run:
@@ -329,7 +310,7 @@ def _finished(run: Run, event: Event) -> Run:
         waiting_for=None,
         lease_owner=None,
         lease_expires_at=None,
-        usage=_executed(run, event),
+        usage=after_executing(run.usage, event),
     )
 
 
@@ -338,7 +319,7 @@ def _operation(run: Run, event: Event) -> Run:
     listed = run.open_operations + run.unresolved_operations
     known = next((each for each in listed if each.operation_id == operation_id), None)
     changed = known.apply(event) if known else operation_of(event)
-    run = run._replace(usage=_operation_usage(run, event, known))
+    run = run._replace(usage=after_operation(run.usage, event, known))
     if changed is None:
         return run
     others_open = tuple(each for each in run.open_operations if each.operation_id != operation_id)
@@ -350,24 +331,6 @@ def _operation(run: Run, event: Event) -> Run:
     return run._replace(open_operations=others_open, unresolved_operations=others_unresolved)
 
 
-def _operation_usage(run: Run, event: Event, known: Operation | None) -> Doc:
-    payload = event.payload
-    first = payload.get("attempt", 1) == 1
-    match event.type:
-        case E.MODEL_REQUEST_STARTED:
-            return _counted(run.usage, modelRequests=1, turns=int(first), retries=int(not first))
-        case E.TOOL_STARTED if known and known.kind == CHECK:
-            return _counted(run.usage, checks=1)
-        case E.TOOL_STARTED:
-            return _counted(run.usage, toolCalls=int(first), retries=int(not first))
-        case E.MODEL_REQUEST_FINISHED:
-            usage: Any = payload.get("usage") or {}
-            counted = _counted(run.usage, inputTokens=usage.get("inputTokens"), outputTokens=usage.get("outputTokens"))
-            return _with_cost(counted, usage.get("costUsd"))
-        case _:
-            return run.usage
-
-
 _CHANGES: dict[str, Callable[[Run, Event], Run]] = {
     E.RUN_LEASE_ACQUIRED: _lease_acquired,
     E.RUN_LEASE_RELEASED: _lease_released,
@@ -375,6 +338,7 @@ _CHANGES: dict[str, Callable[[Run, Event], Run]] = {
     E.INPUT_DELIVERED: _delivered,
     E.RUN_WAITING_INPUT: _waiting,
     E.RUN_INPUT_RECEIVED: _answered,
+    E.RUN_CHILD_ANNOUNCED: _child_announced,
     E.RUN_CANCEL_REQUESTED: _cancel_requested,
     E.RUN_FAILING: _failing,
     E.RUN_RECONCILING: _reconciling,

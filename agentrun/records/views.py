@@ -69,14 +69,35 @@ class SessionRow(NamedTuple):
     changed_at: str
 
 
+class Child(NamedTuple):
+    """A run that a call of another run began."""
+
+    operation_id: str
+    view: RunView
+
+    def to_doc(self) -> Doc:
+        """For scripts."""
+        run = self.view.run
+        return {
+            "operationId": self.operation_id,
+            "sessionId": run.session_id,
+            "runId": run.run_id,
+            "status": self.view.status.value,
+        }
+
+
 class RunDetail(NamedTuple):
-    """A run with what happened in it, in order. `inputs` says what became of each of the user's messages."""
+    """A run with what happened in it, in order. `inputs` says what became of each of the user's messages.
+
+    `children` are the runs that it began.
+    """
 
     view: RunView
     operations: tuple[Operation, ...]
     messages: tuple[Message, ...]
     inputs: tuple[InputState, ...]
     report: str | None
+    children: tuple[Child, ...] = ()
 
 
 class Accepted(NamedTuple):

@@ -33,6 +33,7 @@ def run_doc(detail: RunDetail, events: Iterable[Event] | None = None) -> Doc:
         "messages": [message.to_doc() for message in detail.messages],
         "inputs": [_input_doc(state) for state in detail.inputs],
         "report": detail.report,
+        "children": [child.to_doc() for child in detail.children],
     }
 
 

@@ -80,6 +80,7 @@ def run_text(detail: RunDetail, screen: Screen, now: float | None = None) -> str
     view = detail.view
     lines = [run_head(view, screen, now), *_origin(view, screen), *_reason(view, screen), ""]
     lines += conversation(detail, screen)
+    lines += _children(detail, screen)
     needs = hints.attention(view, screen, now)
     if needs:
         lines += ["", *needs]
@@ -214,6 +215,20 @@ def _origin(view: RunView, screen: Screen) -> Iterable[str]:
         yield line([Span(f"  cites {say(' '.join(run.references), screen)}", Style.DIM)], screen)
     if run.continues:
         yield line([Span(f"  continues {say(run.continues, screen)}", Style.DIM)], screen)
+    if run.parent_run:
+        parent = [str(run.parent_run.get(name)) for name in ("sessionId", "runId", "operationId")]
+        above = f"{say(parent[0], screen)}/{say(parent[1], screen)} ({say(parent[2], screen)})"
+        yield line([Span(f"  child of {above}", Style.DIM)], screen)
+
+
+def _children(detail: RunDetail, screen: Screen) -> Iterable[str]:
+    """The runs that it began."""
+    for child in detail.children:
+        run = child.view.run
+        name = f"{say(run.session_id, screen)}/{say(run.run_id, screen)}"
+        yield line(
+            [Span(f"  child of {say(child.operation_id, screen)}: {name}  "), *run_status(child.view, screen)], screen
+        )
 
 
 def _reason(view: RunView, screen: Screen) -> list[str]:

@@ -235,6 +235,9 @@ class FakeStretch:
     def is_forced(self, operation_id: str) -> bool:
         return self.run.force or self._stops.is_forced(operation_id)
 
+    async def stop_children(self, operation_id: str) -> None:
+        await anyio.lowlevel.checkpoint()
+
     async def ask(self, question: Question) -> None:
         await self._check()
         if self.run.status is not RunStatus.WAITING_INPUT:

@@ -32,6 +32,7 @@ FACTS = {
     "tool.started": {"running"},
     "tool.remote_id": OPEN - {"queued"},
     "tool.finished": OPEN - {"queued"},
+    "run.child_announced": {"running", "waiting_input", "compacting"},
     "run.cancel_requested": {"queued", "cancelling"},
     "run.failing": {"cancelling"},
     "run.reconciling": {"reconciling"},
@@ -90,6 +91,7 @@ class Fold:
             "generation": accepted["generation"],
             "force": False,
         }
+        self.run["children"] = []
         self.run |= {"deliveredInputs": [], "returnedInputs": [], "attempts": 0, "appliedSeq": accepted["seq"]}
         self.usage: Record = dict.fromkeys(USAGE, 0) | dict.fromkeys(("inputTokens", "outputTokens", "costUsd"))
         self.operations: dict[str, Record] = {}  # all of them; the one that an event was about last is the last
@@ -138,6 +140,11 @@ class Fold:
             if run["waitingFor"].get("kind") == "approval":
                 run["deliveredInputs"] = [*run["deliveredInputs"], payload.get("messageSeq")]
             run |= {"waitingFor": None, "timeoutAt": payload.get("timeoutAt")}
+        elif kind == "run.child_announced":
+            told = {name: payload.get(name) for name in ("operationId", "sessionId", "afterSeq")}
+            known = [(each["operationId"], each["sessionId"]) for each in run["children"]]
+            if (told["operationId"], told["sessionId"]) not in known:
+                run["children"] = [*run["children"], told]
         elif kind == "run.reconciling":
             run["waitingFor"] = None
         elif kind in ("run.cancel_requested", "run.failing"):

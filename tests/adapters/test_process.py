@@ -538,7 +538,7 @@ def test_what_is_spared_lives_on_with_all_below_it(mark: Mark) -> None:
     assert outcome.timed_out
     assert (outcome.signal, outcome.output_open) == (signal.SIGTERM, True)
     assert len(marked(mark)) == 2
-    assert end_now(mark, spare=spared) == []
+    assert end_now(mark, spare=lambda: spared) == []
     assert len(marked(mark)) == 2
     assert end_now(mark) == []
 

@@ -60,8 +60,13 @@ PAYLOADS: dict[EventType, st.SearchStrategy[Doc]] = {
     E.RUN_INPUT_RECEIVED: payload(questionId=st.just("q"), messageSeq=st.integers(1, 9), timeoutAt=MAYBE_TEXT),
     E.RUN_COMPACTING: payload(covers=st.none()),
     E.RUN_COMPACTED: payload(covers=st.none()),
+    E.RUN_CHILD_ANNOUNCED: payload(
+        operationId=OPERATIONS, sessionId=st.sampled_from(["s2", "s3"]), afterSeq=st.integers(0, 9),
+    ),
+    E.OPERATION_CANCEL_REQUESTED: payload(operationId=OPERATIONS, reason=MAYBE_TEXT, force=st.booleans()),
     E.RUN_CANCEL_REQUESTED: payload(
         intent=st.sampled_from(["cancel", "timeout", "interrupt", "parent", "signal", "whim"]), reason=MAYBE_TEXT,
+        force=st.booleans(),
     ),
     E.RUN_FAILING: payload(reason=MAYBE_TEXT),
     E.RUN_RECONCILING: payload(reason=MAYBE_TEXT, operationIds=st.just([])),

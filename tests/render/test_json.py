@@ -14,7 +14,7 @@ from agentrun.render.json import error_doc, json_line, row_doc, run_doc, session
 
 def test_a_run(review: Any) -> None:
     doc = json.loads(json_line(run_doc(review.detail("the report"), review.events)))
-    assert list(doc) == ["run", "operations", "messages", "inputs", "report"]
+    assert list(doc) == ["run", "operations", "messages", "inputs", "report", "children"]
     assert doc["run"]["status"] == "completed"
     assert doc["run"]["executor"] == "none"
     assert [line["seq"] for line in doc["operations"]] == list(range(1, len(review.events) + 1))

@@ -7,6 +7,7 @@ bounds, `tree` finds and ends what belongs together, with `procfs` (proc(5)) and
 
 from agentrun.adapters.process.named import end_named
 from agentrun.adapters.process.orphans import become_subreaper
+from agentrun.adapters.process.procfs import others_running
 from agentrun.adapters.process.run import CannotStart, Outcome, run_process
 from agentrun.adapters.process.tree import Survivor, end_descendants, end_marked, end_marked_now
 
@@ -19,5 +20,6 @@ __all__ = [
     "end_marked",
     "end_marked_now",
     "end_named",
+    "others_running",
     "run_process",
 ]

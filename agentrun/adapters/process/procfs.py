@@ -60,13 +60,26 @@ def proc_file(pid: int, name: str) -> bytes:
         return b""  # gone, or of another user: not ours to end
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
+    """Every process."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def all_procs() -> dict[int, Proc]:
     """Every process, by its pid."""
-    return {pid: proc for pid in _pids() if (proc := read_proc(pid))}
+    return {pid: proc for pid in pids() if (proc := read_proc(pid))}
+
+
+def others_running(module: str, marker: Mapping[str, str]) -> set[int]:
+    """The processes that run as `python -m MODULE`, but for the caller and what it or a marked process descends from.
+
+    A process that was started from a marked one and took off its marker is one of them.
+    """
+    words, items, procs = b"-m\0" + module.encode() + b"\0", environment_items(marker), all_procs()
+    running = {pid for pid in procs if words in proc_file(pid, "cmdline")}
+    for pid in [os.getpid(), *(pid for pid in procs if running and carries(pid, items))]:
+        running -= ancestors(procs, pid)
+    return running
 
 
 def command_of(pid: int) -> str:

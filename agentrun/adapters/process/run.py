@@ -87,6 +87,7 @@ async def run_process(
     kill: float = KILL_SECONDS,
     is_forced: Callable[[], bool] = never,
     spare: Callable[[], Collection[int]] = frozenset,
+    before_ending: Callable[[], Awaitable[object]] | None = None,
     on_started: Callable[[int], None] | None = None,
     on_line: Callable[[bytes], Awaitable[None]] | None = None,
     on_stdout: Callable[[bytes], Awaitable[None]] | None = None,
@@ -99,18 +100,20 @@ async def run_process(
     `max_output` bytes of stdout are kept, the rest is read, counted and dropped. `on_line` gets each line on `LINE_FD`,
     without its newline, as soon as it is there, and an unfinished one at the end; a cancellation waits for it.
     `on_stdout` gets what is printed as it comes, and nothing more once the call is cancelled. An exception of either
-    ends the tree and goes on. `spare` is asked, when the tree has to be ended, for pids to leave alone.
+    ends the tree and goes on. `spare` is asked, when the tree has to be ended, for pids to leave alone; `before_ending`
+    is waited for before that, while the tool goes on.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     items = environment_items(marker)
     running = _Running(_start(argv, cwd, env), stdin, max_output, on_line, on_stdout, items)
     tree = Tree(partial(_belongs, running.pid, items), spare, group=running.pid, is_forced=is_forced, kill=kill)
+    end = partial(_ended, running, tree, grace, before_ending)
     try:
         if on_started:
             on_started(running.pid)
-        outcome = await _followed(running, tree, timeout, grace)
+        outcome = await _followed(running, end, timeout)
     except BaseException:
-        outcome = await _ended(running, tree, grace)
+        outcome = await end()
         (on_interrupted or _drop)(outcome)
         if running.failure is None:
             raise
@@ -129,19 +132,42 @@ async def _passed_on(running: "_Running", outcome: Outcome, on_interrupted: Call
     return outcome
 
 
-async def _followed(running: "_Running", tree: Tree, seconds: float | None, grace: float) -> Outcome:
+async def _followed(running: "_Running", end: Callable[..., Awaitable[Outcome]], seconds: float | None) -> Outcome:
     with anyio.move_on_after(seconds) as limit:
         await running.until_exit()
     # It may have ended by itself while the time-out was on its way: then that is what happened.
     if limit.cancelled_caught and not running.exited:
-        return await _ended(running, tree, grace, timed_out=True)
+        return await end(timed_out=True)
     return await running.finish([])
 
 
-async def _ended(running: "_Running", tree: Tree, grace: float, *, timed_out: bool = False) -> Outcome:
+async def _ended(
+    running: "_Running",
+    tree: Tree,
+    grace: float,
+    before: Callable[[], Awaitable[object]] | None,
+    *,
+    timed_out: bool = False,
+) -> Outcome:
+    if before:
+        await _while_reading(running, before)
     running.hold_output()
     survivors = await end_tree(tree, grace, running.pump)
     return await running.finish(survivors, timed_out=timed_out)
+
+
+async def _while_reading(running: "_Running", work: Callable[[], Awaitable[object]]) -> None:
+    """Does `work`, also in a cancellation; a tool that is in the middle of saying something is not held up by it."""
+
+    async def read() -> None:
+        while True:
+            await running.pump(60.0)
+
+    with anyio.CancelScope(shield=True):
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            await work()
+            group.cancel_scope.cancel()
 
 
 def _belongs(root: int, items: frozenset[bytes], one: Proc) -> bool:

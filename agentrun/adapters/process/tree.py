@@ -59,13 +59,13 @@ async def end_marked(
     *,
     grace: float,
     kill: float = KILL_SECONDS,
-    spare: Collection[int] = frozenset(),
+    spare: Callable[[], Collection[int]] = frozenset,
     is_forced: Callable[[], bool] = never,
 ) -> list[Survivor]:
     """Ends every process whose environment has all of `marker`, and everything below such a process.
 
-    Left alone: the caller, its ancestors, and the processes in `spare` with all below them. `grace` is
-    in seconds; 0 kills at once, and so does `is_forced` from the moment at which it is true. `kill` is how
+    Left alone: the caller, its ancestors, and the processes that `spare` names with all below them. `grace`
+    is in seconds; 0 kills at once, and so does `is_forced` from the moment at which it is true. `kill` is how
     long killing is repeated. Takes at most about `grace` + `kill`, also when it is cancelled: to leave off
     half-way would leave processes stopped. Returns what could not be ended.
     """
@@ -73,7 +73,11 @@ async def end_marked(
 
 
 def end_marked_now(
-    marker: Mapping[str, str], *, grace: float, kill: float = KILL_SECONDS, spare: Collection[int] = frozenset()
+    marker: Mapping[str, str],
+    *,
+    grace: float,
+    kill: float = KILL_SECONDS,
+    spare: Callable[[], Collection[int]] = frozenset,
 ) -> list[Survivor]:
     """`end_marked` for callers without an event loop."""
     tree = _marked(marker, spare, never, kill)
@@ -86,7 +90,7 @@ async def end_descendants(
     *,
     grace: float,
     kill: float = KILL_SECONDS,
-    spare: Collection[int] = frozenset(),
+    spare: Callable[[], Collection[int]] = frozenset,
     is_forced: Callable[[], bool] = never,
 ) -> list[Survivor]:
     """Ends everything below the calling process, marked or not; otherwise like `end_marked`.
@@ -95,15 +99,17 @@ async def end_descendants(
     whose children all belong to the one run that it executes.
     """
     me = os.getpid()
-    tree = Tree(lambda one: one.ppid == me, lambda: spare, is_forced=is_forced, kill=kill)
+    tree = Tree(lambda one: one.ppid == me, spare, is_forced=is_forced, kill=kill)
     return await end_tree(tree, grace, anyio.sleep)
 
 
-def _marked(marker: Mapping[str, str], spare: Collection[int], is_forced: Callable[[], bool], kill: float) -> "Tree":
+def _marked(
+    marker: Mapping[str, str], spare: Callable[[], Collection[int]], is_forced: Callable[[], bool], kill: float
+) -> "Tree":
     if not marker:
         raise ValueError("an empty marker would match every process")
     items = environment_items(marker)
-    return Tree(lambda one: carries(one.pid, items), lambda: spare, is_forced=is_forced, kill=kill)
+    return Tree(lambda one: carries(one.pid, items), spare, is_forced=is_forced, kill=kill)
 
 
 class Tree:

@@ -138,6 +138,8 @@ class CommandTool:
             timeout=self._config.timeout,
             grace=self._config.grace,
             is_forced=invocation.is_forced,
+            before_ending=invocation.before_ending,
+            spare=self._surroundings.spare,
             max_output=self._max_output,
             on_started=on_started,
             on_line=lines.take,

@@ -1,0 +1,65 @@
+"""What a run has used, counted from its events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentrun.records.codec import Doc
+from agentrun.records.event import Event
+from agentrun.records.operation import CHECK, Operation
+from agentrun.states import EventType
+
+E = EventType
+
+# Everything that is counted against a budget. Tokens are those that the model reported; null means that none did.
+NO_USAGE: Doc = {
+    "turns": 0,
+    "modelRequests": 0,
+    "toolCalls": 0,
+    "checks": 0,
+    "retries": 0,
+    "inputTokens": None,
+    "outputTokens": None,
+    "costUsd": None,
+    "executingMs": 0,
+}
+
+
+def after_executing(usage: Doc, event: Event) -> Doc:
+    """`usage` after an event that ends a stretch."""
+    return _counted(usage, executingMs=event.payload.get("executingMs"))
+
+
+def after_operation(usage: Doc, event: Event, known: Operation | None) -> Doc:
+    """`usage` after an event of the operation `known`."""
+    payload = event.payload
+    first = payload.get("attempt", 1) == 1
+    match event.type:
+        case E.MODEL_REQUEST_STARTED:
+            return _counted(usage, modelRequests=1, turns=int(first), retries=int(not first))
+        case E.TOOL_STARTED if known and known.kind == CHECK:
+            return _counted(usage, checks=1)
+        case E.TOOL_STARTED:
+            return _counted(usage, toolCalls=int(first), retries=int(not first))
+        case E.MODEL_REQUEST_FINISHED:
+            told: Any = payload.get("usage") or {}
+            counted = _counted(usage, inputTokens=told.get("inputTokens"), outputTokens=told.get("outputTokens"))
+            return _with_cost(counted, told.get("costUsd"))
+        case _:
+            return usage
+
+
+def _counted(usage: Doc, **more: int | None) -> Doc:
+    counted = dict(usage)
+    for name, number in more.items():
+        if isinstance(number, int):
+            counted[name] = (counted[name] or 0) + number
+    return counted
+
+
+def _with_cost(usage: Doc, cost: object) -> Doc:
+    """`usage` with the dollars of one more request; where its price is not known, the sum stays what it was."""
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return usage
+    # Rounded, so that every reader of the same events writes the same digits.
+    return usage | {"costUsd": round((usage["costUsd"] or 0) + cost, 9)}

@@ -1,0 +1,315 @@
+"""Runs that a run begins: `delegate`, and any `send` inside a tool; found, shown, and stopped with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Home = Any
+Until = Callable[..., Any]
+
+pytestmark = pytest.mark.slow
+
+AGENTRUN = f'"{sys.executable}" -m agentrun'
+
+
+def helper(home: Home, *turns: dict[str, Any], tools: str = "[]") -> None:
+    """A second agent, `helper`, with a script of its own."""
+    (home.path / "helper.json").write_text(json.dumps({"turns": turns}), "utf-8")
+    top = f'default_agent = "analyst"\n[agents.helper]\nmodel = "scripted:helper.json"\ntools = {tools}\n'
+    home.settings(top=top)
+
+
+def parent_agent(home: Home, *tools: str) -> None:
+    """Gives the usual agent these tools as well."""
+    text = home.config.read_text()
+    head, table, rest = text.partition("[agents.analyst]")
+    lines = rest.split("\n")
+    lines[2] = f"tools = {json.dumps(list(tools))}"
+    home.config.write_text(head + table + "\n".join(lines), "utf-8")
+
+
+def delegating(home: Home, task: str = "count the lamps", **more: Any) -> None:
+    home.model(
+        {"calls": [{"name": "delegate", "arguments": {"task": task, "agent": "helper"} | more}]},
+        {"text": "it says: {{op:delegate}}"},
+    )
+    parent_agent(home, "delegate")
+
+
+def sessions(home: Home) -> list[str]:
+    return sorted(each.name for each in home.sessions.iterdir())
+
+
+def child_of(home: Home, run: str) -> str:
+    """`SESSION/RUN` of the child that a run announced, as soon as it executes."""
+    (announced, *_) = home.wait_for_event(run, "run.child_announced")
+    child = f"{announced['payload']['sessionId']}/run-1"
+    home.wait_for_event(child, "run.started")
+    return child
+
+
+# --- delegate
+
+
+def test_a_delegated_task_is_a_run_of_its_own_and_its_report_is_the_result(home: Home) -> None:
+    # covers B1
+    helper(home, {"ifContains": "lamps", "text": "there are 12"})
+    delegating(home)
+    session = home.new()
+    sent = home.run("send", session, "how many?")
+    assert (sent.code, sent.text) == (0, "it says: there are 12\n")
+    (other,) = [each for each in sessions(home) if each != session]
+    document = json.loads((home.sessions / other / "session.json").read_bytes())
+    assert (document["title"], document["agent"], document["forkedFrom"]) == ("count the lamps", "helper", None)
+    parent = {"sessionId": session, "runId": "run-1", "operationId": "op-2"}
+    assert home.messages(other)[0]["accept"]["parentRun"] == parent
+    child = home.view(f"{other}/1")
+    assert (child["status"], child["parentRun"]) == ("completed", parent)
+    shown = home.run("show", f"{session}/1", "--json").docs[0]
+    assert shown["children"] == [{"operationId": "op-2", "sessionId": other, "runId": "run-1", "status": "completed"}]
+    (told,) = home.events(session, "tool.remote_id")
+    assert told["payload"]["remoteId"] == f"{other}/run-1"
+    assert f"child of op-2: {other}/run-1" in home.run("show", f"{session}/1").text
+    assert f"child of {session}/run-1 (op-2)" in home.run("show", f"{other}/1").text
+
+
+def test_a_child_that_fails_fails_the_call_and_nothing_else(home: Home) -> None:
+    helper(home, {"ifContains": "nothing of this", "text": "never"})
+    delegating(home)
+    sent = home.run("send", home.new(), "how many?")
+    assert sent.code == 0
+    assert "This is not a result" in sent.text
+    assert "failed" in sent.text
+
+
+def test_an_agent_that_is_not_there_makes_no_session(home: Home) -> None:
+    helper(home, {"text": "never"})
+    delegating(home, agent="nobody")
+    session = home.new()
+    assert "no agent is called 'nobody'" in home.run("send", session, "x").text
+    assert sessions(home) == [session]
+
+
+def test_delegating_goes_only_so_deep(home: Home) -> None:
+    helper(home, {"text": "never"})
+    home.model(
+        *[
+            {"calls": [{"name": "delegate", "arguments": {"task": "go on", "agent": "analyst"}}]},
+            {"text": "{{op:delegate}}"},
+        ]
+    )
+    parent_agent(home, "delegate")
+    text = home.config.read_text()
+    home.config.write_text("max_depth = 2\n" + text, "utf-8")
+    session = home.new()
+    sent = home.run("send", session, "x")
+    assert sent.code == 0
+    assert "2 runs deep" in sent.text
+    assert len(sessions(home)) == 3
+
+
+def test_the_name_of_the_tool_is_taken(home: Home) -> None:
+    home.tool("delegate", "true")
+    refused = home.run("send", home.new(), "x")
+    assert refused.code == 13
+    assert "brings along" in refused.said
+
+
+# --- stopped with the parent
+
+
+@pytest.fixture
+def family(home: Home, until: Until) -> tuple[str, str]:
+    """A detached run that waits for a child, which is in a tool that takes its time to end."""
+    ready = home.path / "ready"
+    home.tool(
+        "work", f"trap 'sleep 0.3; echo > {home.path}/ended; exit' TERM; touch {ready}; while :; do sleep 0.05; done"
+    )
+    helper(home, {"calls": [{"name": "work"}]}, {"text": "never"}, tools='["work"]')
+    delegating(home)
+    run = str(home.detach(home.new(), "x"))
+    child = child_of(home, run)
+    until(ready.exists, "the child's tool being ready")
+    return run, child
+
+
+def test_cancelling_the_parent_cancels_the_child_first_by_its_own_flow(home: Home, family: tuple[str, str]) -> None:
+    # covers A45 A46 B30 B59
+    run, child = family
+    assert home.run("cancel", run, "--wait").code == 0
+    assert (home.status(run), home.status(child)) == ("cancelled", "cancelled")
+    (asked,) = home.events(child, "run.cancel_requested")
+    assert (asked["payload"]["intent"], asked["payload"]["actor"]["run"]) == ("parent", run)
+    (finished,) = home.events(child, "run.finished")
+    (parents,) = home.events(run, "run.finished")
+    assert finished["at"] <= parents["at"]
+    # Its tool had its grace period: it was not killed as a stranger.
+    assert (home.path / "ended").exists()
+    assert home.marked() == []
+    assert home.view(run)["unresolvedOperations"] == [], "what the child did is known"
+    assert parents["payload"]["unresolvedOperations"] == []
+
+
+@pytest.mark.parametrize("way", ["deadline", "executor killed", "child's executor killed", "op", "sigterm"])
+def test_whatever_ends_the_parent_ends_the_child(home: Home, family: tuple[str, str], way: str, until: Until) -> None:
+    # covers A46 B30
+    run, child = family
+    if way == "deadline":
+        assert home.run("cancel", run, "--wait").code == 0
+        run = str(home.detach(home.new(), "x", "--timeout", "1500ms"))
+        child = child_of(home, run)
+        home.wait_for_status(run, "timed_out")
+    elif way == "executor killed":
+        os.kill(home.executor(run), signal.SIGKILL)
+        until(lambda: home.view(run)["executor"] == "lost", "the executor being gone")
+        assert home.run("cancel", run, "--wait").code == 0
+    elif way == "child's executor killed":
+        os.kill(home.executor(child), signal.SIGKILL)
+        # The call has failed; the run goes on without leaving its child behind.
+        home.wait_for_status(run, "completed")
+    elif way == "op":
+        assert home.run("cancel", run, "--op", "op-2", "--wait").code == 0
+        home.wait_for_status(run, "completed")
+    else:
+        os.kill(home.executor(run), signal.SIGTERM)
+        home.wait_for_status(run, "reconciling")
+    assert home.status(child) == "cancelled"
+    assert home.marked() == []
+
+
+def test_a_child_of_a_child_ends_too(home: Home, until: Until) -> None:
+    # covers B30
+    home.tool("work", f"touch {home.path}/ready; sleep 600 & wait")
+    home.model(
+        {"ifContains": "first", "calls": [{"name": "delegate", "arguments": {"task": "second", "agent": "analyst"}}]},
+        {"ifContains": "second", "calls": [{"name": "delegate", "arguments": {"task": "third", "agent": "analyst"}}]},
+        {"ifContains": "third", "calls": [{"name": "work"}]},
+    )
+    parent_agent(home, "delegate", "work")
+    run = str(home.detach(home.new(), "first"))
+    child = child_of(home, run)
+    grandchild = child_of(home, child)
+    until((home.path / "ready").exists, "the tool of the third")
+    assert home.run("cancel", run, "--wait").code == 0
+    assert [home.status(each) for each in (run, child, grandchild)] == ["cancelled"] * 3
+    assert home.marked() == []
+
+
+# --- any send in a tool
+
+
+def sending(home: Home, command: str) -> str:
+    """A session whose agent types `command` in a tool; `$other` is another session."""
+    other = home.new("other")
+    home.tool("ask", f'other={other}; agentrun() {{ {AGENTRUN} "$@"; }}; {command}')
+    home.model(
+        {"ifContains": "go", "calls": [{"name": "ask"}]},
+        {"ifContains": "go", "text": "{{op:ask}}"},
+        {"ifContains": "elsewhere", "calls": [{"name": "wait"}]},
+        {"ifContains": "elsewhere", "text": "done elsewhere"},
+    )
+    home.tool("wait", f"touch {home.path}/ready; {home.gate()}")
+    return other
+
+
+def test_a_send_in_a_tool_begins_a_child(home: Home) -> None:
+    other = sending(home, "agentrun send $other elsewhere")
+    home.open_gate()
+    session = home.new()
+    sent = home.run("send", session, "go")
+    assert (sent.code, sent.text) == (0, "done elsewhere\n")
+    assert home.view(f"{other}/1")["parentRun"] == {"sessionId": session, "runId": "run-1", "operationId": "op-2"}
+
+
+def test_a_detached_child_of_a_tool_that_ended_is_found_and_stopped(home: Home, until: Until) -> None:
+    other = sending(home, f"agentrun send $other elsewhere --detach; {home.gate('never')}")
+    run = home.detach(home.new(), "go")
+    until((home.path / "ready").exists, "the child's tool")
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.status(f"{other}/run-1") == "cancelled"
+    (asked,) = home.events(f"{other}/run-1", "run.cancel_requested")
+    assert asked["payload"]["intent"] == "parent"
+    assert home.marked() == []
+
+
+def test_a_detached_child_outlives_a_parent_that_completes(home: Home, until: Until) -> None:
+    other = sending(home, "agentrun send $other elsewhere --detach")
+    session = home.new()
+    assert home.run("send", session, "go").code == 0
+    until((home.path / "ready").exists, "the child's tool")
+    assert home.status(f"{other}/run-1") == "running"
+    home.open_gate()
+    home.wait_for_status(f"{other}/run-1", "completed")
+
+
+def test_stopping_a_run_leaves_an_executor_alone_that_its_tool_started_for_another(home: Home, until: Until) -> None:
+    # covers A47
+    other = home.new("other")
+    home.tool("export", f"touch {home.path}/ready; {home.gate()}", effect="write", approve="ask")
+    home.tool(
+        "ask",
+        f'agentrun() {{ {AGENTRUN} "$@"; }}; agentrun approve {other} > {home.path}/said 2>&1; {home.gate("never")}',
+    )
+    home.model(
+        {"ifContains": "go", "calls": [{"name": "ask"}]},
+        {"ifContains": "elsewhere", "calls": [{"name": "export"}]},
+        {"ifContains": "elsewhere", "text": "done elsewhere"},
+    )
+    assert home.run("send", other, "elsewhere").code == 5
+    run = home.detach(home.new(), "go")
+    until((home.path / "ready").exists, "the other run's tool")
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.view(f"{other}/1")["status"] == "running"
+    assert home.view(f"{other}/1")["executor"] == "alive"
+    home.open_gate()
+    home.wait_for_status(f"{other}/run-1", "completed")
+
+
+def test_a_run_does_not_wait_for_itself(home: Home) -> None:
+    home.tool("ask", f'{AGENTRUN} send "$AGENTRUN_SESSION" elsewhere 2>&1; echo "exit $?"')
+    home.model({"calls": [{"name": "ask"}]}, {"text": "{{op:ask}}"})
+    sent = home.run("send", home.new(), "go")
+    assert "exit 7" in sent.text
+    assert "--detach" in sent.text
+
+
+@pytest.mark.parametrize(
+    "lie", ["AGENTRUN_RUN=run-9", "AGENTRUN_SESSION=nosuch", "AGENTRUN_ACCOUNT=bob", "AGENTRUN_ROOT=/"]
+)
+def test_an_environment_that_the_tree_does_not_bear_out_is_no_parent(home: Home, lie: str) -> None:
+    # covers A22 A23
+    session, other = home.new(), home.new()
+    home.model({"text": "done"})
+    assert home.run("send", session, "x").code == 0
+    env = {"AGENTRUN_ACCOUNT": home.sessions.parent.name, "AGENTRUN_SESSION": session}
+    env |= {"AGENTRUN_RUN": "run-1", "AGENTRUN_OPERATION": "op-1"}
+    name, _, value = lie.partition("=")
+    root = str(home.root)
+    sent = home.run("send", other, "x", "--root", root, env=env | {f"AGENTRUN_{name}": value})
+    assert sent.code == 0, sent.said
+    assert "as the parent" in sent.said
+    assert home.view(f"{other}/1")["parentRun"] is None
+
+
+def test_nothing_new_begins_in_a_run_that_is_to_stop(home: Home, until: Until) -> None:
+    # covers A48 B29
+    home.tool(
+        "ask",
+        f"trap '' TERM; touch {home.path}/ready; {home.gate()}; "
+        f"{AGENTRUN} send {home.new('other')} x > {home.path}/said 2>&1",
+        grace="600s",
+    )
+    home.model({"calls": [{"name": "ask"}]}, {"text": "never"})
+    run = home.detach(home.new(), "go")
+    until((home.path / "ready").exists, "the tool")
+    assert home.run("cancel", run).code == 6
+    home.open_gate()
+    home.wait_for_status(run, "cancelled")
+    assert "nothing new begins there" in (home.path / "said").read_text()
