@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import app_sessions, checking, recovering, sending, showing, stopping, waiting
+from agentrun.cli import app_configuring, app_sessions, checking, recovering, sending, showing, stopping, waiting
 from agentrun.commands.control import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
 from agentrun.states import RunStatus
@@ -265,4 +265,5 @@ def check(
 
 
 app.add_typer(app_sessions.app)
+app.add_typer(app_configuring.app)
 app.add_typer(recovering.app)

@@ -1,0 +1,38 @@
+"""`agents` and `config`: their arguments; what they do is in `configuring`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentrun.cli import configuring
+
+app = typer.Typer()
+
+
+@app.command()
+def agents(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[check NAME]", help="try one out: ask its model, find its programs")
+    ] = None,
+) -> int:
+    """List the agents there are, or check that one works.
+
+    \b
+    agentrun agents
+    agentrun agents check analyst
+    """
+    return configuring.agents(ctx.obj, words or [])
+
+
+@app.command()
+def config(ctx: typer.Context) -> int:
+    """Show the configuration as it is in effect, and where each value comes from; secrets are left out.
+
+    \b
+    agentrun config
+    agentrun config --json | jq '.settings[] | select(.name | startswith("agents."))'
+    """
+    return configuring.config(ctx.obj)
