@@ -32,7 +32,7 @@ demo: $(VENV)/runtime.stamp ## play the main job: a review of a live stream, in 
 	$(PY) examples/livestream-review/play.py
 
 demo-local: $(VENV)/local.stamp ## talk to a small model on this machine, and let it drive a tool (200 MB to download)
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh examples/local-model/play.sh
+	PATH="$(abspath $(VENV))/bin:$$PATH" sh examples/local-model/play.sh
 
 test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" chooses)
 	$(PYTEST) -m "not exhaustive"
