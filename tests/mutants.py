@@ -315,6 +315,56 @@ MUTANTS = [
         "RunStatus.CANCELLED: OK",
         "tests/cli/test_exit_codes.py",
     ),
+    # The world outside: nothing happens twice, and what nobody knows is not made up.
+    Mutant(
+        "asked while the tool is alive",
+        "adapters/tools/command.py",
+        "if await end_marked(self._surroundings.marker(operation_id), grace=self._config.grace):",
+        "if False:",
+        "tests/adapters/test_command.py",
+    ),
+    Mutant(
+        "what is running outside is tried again",
+        "adapters/tools/command.py",
+        'case "failed":',
+        'case "failed" | "running" | "unknown":',
+        "tests/adapters/test_command.py",
+    ),
+    Mutant(
+        "a probe that failed is believed",
+        "adapters/tools/outside.py",
+        "if outcome.exit_code != 0:",
+        "if False:",
+        "tests/adapters/test_outside.py",
+    ),
+    Mutant(
+        "what is certain outside is overruled",
+        "records/operation.py",
+        "if not (operation.is_open or operation.is_unresolved):",
+        "if False:",
+        "tests/lifecycle/test_settlement.py",
+    ),
+    Mutant(
+        "what is unresolved outside frees its resource",
+        "store/resources.py",
+        "listed = run.unresolved_operations if run.is_over else run.open_operations + run.unresolved_operations",
+        "listed = () if run.is_over else run.open_operations",
+        "tests/store/test_resources.py",
+    ),
+    Mutant(
+        "two claims outside meet",
+        "store/resources.py",
+        "with directory_lock(directory) as is_locked:\n            if not is_locked:",
+        "for is_locked in (True,):\n            if not is_locked:",
+        "tests/store/test_resources.py",
+    ),
+    Mutant(
+        "the end is written before anybody outside was asked",
+        "executor/drive.py",
+        "await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside)",
+        "await anyio.sleep(0)",
+        "tests/cli/test_remote_work.py",
+    ),
 ]
 
 
