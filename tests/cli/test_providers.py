@@ -29,6 +29,10 @@ pytestmark = [
     ),
 ]
 PATIENCE = 120.0
+USAGE = {
+    "openai": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+    "anthropic": {"input_tokens": 11, "output_tokens": 7},
+}
 KEY = "sk-test-0123456789-secret"
 
 
@@ -70,19 +74,20 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Mock]]:
         mock.close()
 
 
-@pytest.fixture(params=["openai", "anthropic"])
-def agent(request: pytest.FixtureRequest, home: Any) -> Callable[[Mock], str]:
-    """Configures an agent of the provider and makes a session for it; each test runs for both."""
-    provider = request.param
-    pytest.importorskip(provider, reason=f"the extra {provider!r} is not installed")
+class Configure:
+    """Configures an agent of `provider` whose model is a mock, and makes a session for it."""
 
-    def configure(mock: Mock) -> str:
-        version = "/v1" if provider == "openai" else ""
-        home.env["THE_KEY"] = KEY
-        home.config.write_text(
+    def __init__(self, home: Any, provider: str) -> None:
+        self.home = home
+        self.provider = provider
+
+    def __call__(self, mock: Mock) -> str:
+        version = "/v1" if self.provider == "openai" else ""
+        self.home.env["THE_KEY"] = KEY
+        self.home.config.write_text(
             f"""
 [agents.real]
-model = "{provider}:gpt-test"
+model = "{self.provider}:gpt-test"
 base_url = "http://127.0.0.1:{mock.port}{version}"
 api_key_env = "THE_KEY"
 tools = ["query"]
@@ -93,9 +98,14 @@ effect = "read"
 parameters = {{ type = "object", properties = {{ sql = {{ type = "string" }} }} }}
 """
         )
-        return str(home.new())
+        return str(self.home.new())
 
-    return configure
+
+@pytest.fixture(params=["openai", "anthropic"])
+def agent(request: pytest.FixtureRequest, home: Any) -> Configure:
+    """Each test runs for both."""
+    pytest.importorskip(request.param, reason=f"the extra {request.param!r} is not installed")
+    return Configure(home, request.param)
 
 
 def words(text: str) -> list[str]:
@@ -103,14 +113,15 @@ def words(text: str) -> list[str]:
 
 
 def test_tools_are_called_side_by_side_and_the_report_comes(
-    home: Any, serve: Callable[..., Mock], agent: Callable[[Mock], str]
+    home: Any, serve: Callable[..., Mock], agent: Configure
 ) -> None:
     """# covers A4 A33 A36 A49: with the provider's own stream of calls in pieces."""
     calls = [{"name": "query", "arguments": {"sql": f"select {n}"}} for n in (1, 2)]
+    report = {"content": "# Figures\n\nBoth queries gave a result.\n", "usage": USAGE[agent.provider]}
     session = agent(
         serve(
-            {"match": {"hasToolResult": True}, "response": {"content": "# Figures\n\nBoth queries gave a result.\n"}},
-            {"match": {"userMessage": "figures"}, "response": {"toolCalls": calls}},
+            {"match": {"hasToolResult": True}, "response": report},
+            {"match": {"userMessage": "figures"}, "response": {"toolCalls": calls, "usage": USAGE[agent.provider]}},
         )
     )
     sent = home.run("send", session, "the figures, please", patience=PATIENCE)
@@ -121,8 +132,7 @@ def test_tools_are_called_side_by_side_and_the_report_comes(
     results = sorted(event["payload"]["result"] for event in finished)
     assert results == ['{"sql":"select 1"}\nkey=\n', '{"sql":"select 2"}\nkey=\n'], "a tool must not inherit the key"
     usage = home.view(f"{session}/run-1")["usage"]
-    assert usage["inputTokens"] > 0
-    assert usage["outputTokens"] > 0
+    assert (usage["inputTokens"], usage["outputTokens"], usage["costUsd"]) == (22, 14, None)
 
 
 TROUBLES = {
@@ -134,7 +144,7 @@ TROUBLES = {
 
 @pytest.mark.parametrize("trouble", list(TROUBLES))
 def test_what_passes_is_tried_again_in_the_same_run(
-    home: Any, serve: Callable[..., Mock], agent: Callable[[Mock], str], trouble: str
+    home: Any, serve: Callable[..., Mock], agent: Configure, trouble: str
 ) -> None:
     """# covers A9 A37 A57: an attempt that failed is on the record, and nothing of it in the report."""
     session = agent(
@@ -152,7 +162,7 @@ def test_what_passes_is_tried_again_in_the_same_run(
 
 
 def test_what_does_not_pass_ends_the_run_with_its_reason(
-    home: Any, serve: Callable[..., Mock], agent: Callable[[Mock], str]
+    home: Any, serve: Callable[..., Mock], agent: Configure
 ) -> None:
     """# covers A54; promise 15: the key is not in the tree although the server repeats it."""
     refused = {"error": {"message": f"your key {KEY} is not accepted", "type": "authentication_error"}, "status": 401}
@@ -168,7 +178,7 @@ def test_what_does_not_pass_ends_the_run_with_its_reason(
 
 
 def test_an_endless_reply_is_seen_as_it_comes_and_stopped(
-    home: Any, serve: Callable[..., Mock], agent: Callable[[Mock], str], until: Callable[..., Any]
+    home: Any, serve: Callable[..., Mock], agent: Configure, until: Callable[..., Any]
 ) -> None:
     """# covers A41 A45 A46 A57 B27"""
     endless = {"response": {"content": "word " * 5000}, "latency": 50, "chunkSize": 10}
