@@ -148,6 +148,7 @@ class _Request:
         self.operation_id = transcript.next_operation_id
         self._pieces: list[str] = []
         self._draft_failed = False
+        self._pause = 0.0
 
     async def attempt(self, attempt: int, system: str, tools: Sequence[ToolSpec]) -> ModelFailed | None:
         """One attempt; returns why there is no reply. A stop is recorded, and then goes on."""
@@ -158,8 +159,10 @@ class _Request:
             request = build_request(system, tools, self._stretch, transcript)
             reply = await self._model.complete(request, self._on_text)
         except ModelFailed as failure:
+            self._pause = max(pause_after(attempt), failure.retry_after or 0.0)
             again = failure.retryable and attempt < MODEL_ATTEMPTS
-            await self._finish(attempt, Status.FAILED, error=failure.reason, will_retry=again)
+            pause = self._pause if again else None
+            await self._finish(attempt, Status.FAILED, error=failure.reason, pause=pause)
             return failure
         except BaseException as error:
             await self._leave(attempt, error)
@@ -168,9 +171,9 @@ class _Request:
         return None
 
     async def pause(self, attempt: int) -> None:
-        """Waits before the next attempt."""
+        """Waits before the next attempt: at least as long as its server asked for."""
         try:
-            await anyio.sleep(pause_after(attempt))
+            await anyio.sleep(self._pause)
         except BaseException as error:
             await self._leave(attempt, error)
             raise
@@ -205,7 +208,7 @@ class _Request:
             extra=reply.extra,
         )
 
-    async def _finish(self, attempt: int, status: Status, *, error: str | None, will_retry: bool = False) -> None:
+    async def _finish(self, attempt: int, status: Status, *, error: str | None, pause: float | None = None) -> None:
         finished = RequestFinished(
             self.operation_id,
             attempt,
@@ -213,8 +216,8 @@ class _Request:
             None,
             "".join(self._pieces),
             error=error,
-            will_retry=will_retry,
-            pause=pause_after(attempt) if will_retry else None,
+            will_retry=pause is not None,
+            pause=pause,
         )
         await record_fact(self._stretch, finished)
 

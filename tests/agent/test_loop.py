@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import anyio
@@ -375,3 +376,15 @@ def test_calls_that_a_model_names_alike_are_told_apart() -> None:
     assert drive(stretch, agent(model, FakeTool("t"))) is RunStatus.COMPLETED
     named = [each.tool_call_id for each in stretch.operations if each.kind == "tool"]
     assert len(set(named)) == 4
+
+
+def test_a_server_that_asks_for_patience_gets_it() -> None:
+    """# covers A9: the pause is on the record, and as long as the server wanted."""
+    busy = ModelFailed("busy", retryable=True, retry_after=0.25)
+    stretch = FakeStretch("go")
+    begun = time.monotonic()
+    assert drive(stretch, agent(FakeModel(busy, ModelReply("done")))) is RunStatus.COMPLETED
+    assert stretch.report == "done"
+    assert time.monotonic() - begun >= 0.25
+    failed = next(event for event in stretch.events if event.payload.get("status") == "failed")
+    assert failed.payload["pauseMs"] == 250

@@ -41,7 +41,7 @@ PAYLOADS: dict[EventType, st.SearchStrategy[Doc]] = {
     E.MODEL_REQUEST_STARTED: always(operationId=OPERATIONS, model=st.just("m"), attempt=ATTEMPT),
     E.MODEL_REQUEST_FINISHED: payload(
         operationId=OPERATIONS, status=STATUSES, willRetry=st.booleans(), attempt=ATTEMPT,
-        usage=st.none() | always(inputTokens=COUNTS, outputTokens=COUNTS),
+        usage=st.none() | always(inputTokens=COUNTS, outputTokens=COUNTS, costUsd=st.none() | st.floats(0, 9)),
     ),
     E.TOOL_REGISTERED: always(
         operationId=OPERATIONS, toolCallId=st.just("call-1"), toolName=st.just("export"), arguments=st.just({"a": 1}),
@@ -320,3 +320,18 @@ def _event(seq: int, kind: EventType, fields: Doc) -> Event:
 
 def _without(doc: Doc, names: set[str]) -> Doc:
     return {name: value for name, value in doc.items() if name not in names}
+
+
+def test_costs_are_summed_where_they_are_known_and_null_where_none_is() -> None:
+    def costs(*usages: Doc | None) -> Any:
+        events = [_event(1, E.RUN_ACCEPTED, {"messageSeq": 1}), _event(2, E.RUN_STARTED, {})]
+        for number, usage in enumerate(usages):
+            operation = {"operationId": f"op-{number}", "attempt": 1}
+            events.append(_event(len(events) + 1, E.MODEL_REQUEST_STARTED, operation | {"model": "m"}))
+            finished = operation | {"status": "succeeded", "usage": usage}
+            events.append(_event(len(events) + 1, E.MODEL_REQUEST_FINISHED, finished))
+        return fold_run(events).usage["costUsd"]
+
+    assert costs(None, {"inputTokens": 3, "costUsd": None}) is None
+    assert costs({"costUsd": 0.1}, {"costUsd": None}, {"costUsd": 0.2}) == 0.3
+    assert costs({"costUsd": True}, {"costUsd": "much"}) is None
