@@ -16,6 +16,7 @@ from agentrun.cli import output
 from agentrun.cli.options import Options
 from agentrun.commands.names import Target, find
 from agentrun.commands.reconcile import WORDS, reconcile, unresolved
+from agentrun.commands.reconcile import ask as ask_probes
 from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
 from agentrun.records.operation import Operation
 from agentrun.records.views import Recovered
@@ -53,6 +54,7 @@ def settle(
     operation: Annotated[str | None, typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
     status: Annotated[str | None, typer.Option("--as", metavar="|".join(_WORDS), help="how it ended")] = None,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="how you know, for the record")] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="ask the tools' probes first, and record what they know")] = False,
 ) -> int:
     """List what nobody knows about a run's operations, or say how one of them ended.
 
@@ -60,6 +62,7 @@ def settle(
 
     \b
     agentrun reconcile @last                                       what is unresolved
+    agentrun reconcile @last --ask                                 what still is after asking the probes again
     agentrun reconcile @last op-3 --as succeeded --note "the file is there"
     """
     options: Options = ctx.obj
@@ -68,11 +71,15 @@ def settle(
     if operation is None:
         if status is not None or note is not None:
             raise UsageError("--as and --note need an operation", hint=f"agentrun reconcile {session} OP --as STATUS")
+        if ask:
+            ask_probes(options.place(), target.session, run_dir)
         found = unresolved(run_dir)
         _say_operations(options, Target(target.session, run_dir.run_id), found)
         if not (found or options.json):
             output.say(f"nothing of {run_dir.name} is unresolved\n")
         return exits.OK
+    if ask:
+        raise UsageError("--ask asks about all of a run; leave out the operation, or say yourself how it ended")
     if status not in _WORDS:
         said = "say how it ended" if status is None else f"{status!r} is no way to have ended"
         raise UsageError(f"{said}: --as {'|'.join(_WORDS)}", hint=f"agentrun reconcile {session} {operation} --as ...")

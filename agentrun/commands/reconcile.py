@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from agentrun.commands.place import Place
 from agentrun.errors import Conflict, NotFound
+from agentrun.lifecycle.settlement import record_finding
 from agentrun.records.codec import Doc
 from agentrun.records.operation import Operation, fold_operations
 from agentrun.states import EventType, OperationStatus
@@ -22,6 +24,24 @@ def unresolved(run_dir: RunDir) -> tuple[Operation, ...]:
     run = run_dir.load()
     run_dir.events.sync_for_reading()
     return run.unresolved_operations
+
+
+def ask(place: Place, session: SessionDir, run_dir: RunDir) -> None:
+    """Asks the probes, and the notes of fenced executors, about what is unresolved, and records what they know.
+
+    Of a run that is over that is a late result: it changes its operation and nothing else. Raises StorageFailed.
+    """
+    from agentrun.commands.recovery import find_out
+
+    doubtful = run_dir.load().unresolved_operations
+    found = find_out(place, run_dir, doubtful)
+    if not found:
+        return
+    with writing(session) as writer:
+        session.activity.note(session.session_id)
+        for operation in doubtful:
+            if operation.operation_id in found:
+                record_finding(writer, run_dir, operation, found[operation.operation_id])
 
 
 def reconcile(

@@ -219,8 +219,15 @@ class _Case:
 
     def _find_out(self, operations: Sequence[Operation]) -> dict[str, Finding]:
         """What a probe says of each, and where that is nothing, what a fenced executor left about it."""
-        found = recovery.stale_findings(self._run_dir, operations)
-        return found | _probed(self._place, self._run_dir, operations)
+        return find_out(self._place, self._run_dir, operations)
+
+
+def find_out(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> dict[str, Finding]:
+    """How these operations ended, by their ids, as far as a probe or a fenced executor's note knows for certain.
+
+    Nothing of the run may be alive that could still do what a probe denies.
+    """
+    return recovery.stale_findings(run_dir, operations) | _probed(place, run_dir, operations)
 
 
 def _probed(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> dict[str, Finding]:

@@ -239,3 +239,34 @@ def test_a_write_is_tried_again_only_if_its_probe_says_that_it_did_not_happen(ho
     keys = {e["payload"]["idempotencyKey"] for e in home.events(session, "tool.registered")}
     assert len(keys) == 3
     assert home.view(f"{session}/1")["usage"]["retries"] == 1
+
+
+def test_a_probe_that_answers_after_the_end_adds_a_late_result(home: Home) -> None:
+    # covers A35 A50 A52 A62 A68
+    run = an_export_under_way(home, probe=PROBE)
+    assert home.run("cancel", run, "--wait").code == 0
+    still = home.run("reconcile", run, "--ask")
+    assert (still.code, "job-7" in still.text) == (0, True)
+    assert home.events(run, "operation.late_result") == []
+    before, messages = home.view(run), home.messages(run)
+    (home.path / "job").write_text("succeeded")
+    assert home.run("reconcile", run, "--ask", "--json").docs == []
+    (late,) = home.events(run, "operation.late_result")
+    assert (late["payload"]["operationId"], late["payload"]["status"]) == ("op-2", "succeeded")
+    assert home.events(run)[-1] == late
+    after = home.view(run)
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {"unresolvedOperations", "updatedAt", "appliedSeq"}
+    assert (after["status"], after["unresolvedOperations"]) == ("cancelled", [])
+    assert home.messages(run) == messages
+    assert not (home.run_dir(run) / "report.md").exists()
+    # It is certain now, and nobody is asked again.
+    questions = len(asked(home))
+    assert home.run("reconcile", run, "--ask").code == 0
+    assert len(asked(home)) == questions
+    assert len(home.events(run, "operation.late_result")) == 1
+
+
+def test_asking_is_about_a_whole_run(home: Home) -> None:
+    run = an_export_under_way(home)
+    assert home.run("reconcile", run, "op-2", "--ask").code == 2
