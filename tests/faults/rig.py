@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -294,6 +294,17 @@ class Stage:
         self.event(run_id, event)
         return self.executor(run_id)
 
+    def detached(self) -> set[int]:
+        """The executors of this tree that belong to no command, whoever started them."""
+        found = set()
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                with suppress(OSError):
+                    words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+                    if b"agentrun.cli.detached" in words and os.fsencode(self.root) in words:
+                        found.add(int(entry))
+        return found
+
     def has_executor(self) -> bool:
         """Whether an executor is, or was a moment ago, at work beside the commands."""
         return bool(self._executors)
@@ -312,7 +323,7 @@ class Stage:
     def end_executors(self) -> None:
         """Lets the executors that are known end by themselves, and kills those that do not."""
         self.let_go()
-        for pid in self._executors:
+        for pid in self._executors | self.detached():
             try:
                 until(lambda pid=pid: not _is_alive(pid), "its executor has ended", patience=5)
             except AssertionError:

@@ -99,7 +99,7 @@ def then_go_on(stage: Stage, trial: int) -> list[str]:
 
 def then_go_on_by_itself(stage: Stage, trial: int) -> list[str]:
     """The command may have started an executor for the run that it joined."""
-    until(lambda: stage.view("run-1")["executor"] != "alive", "its executor is gone")
+    until(lambda: not stage.detached(), "its executor has ended")
     return then_go_on(stage, trial)
 
 

@@ -15,7 +15,6 @@ import random
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -113,7 +112,7 @@ class Walk:
 
     def kill(self, chance: random.Random, name: str) -> None:
         """kill -9 of whatever executes a run now."""
-        executors = sorted(self._executors())
+        executors = sorted(self.stage.detached())
         if executors:
             with suppress(ProcessLookupError):
                 os.kill(chance.choice(executors), signal.SIGKILL)
@@ -121,15 +120,6 @@ class Walk:
     def _somewhere(self, chance: random.Random) -> str:
         runs = len([m for m in messages_of(self.stage.root, SESSION) if m["mode"] == "prompt"])
         return chance.choice([SESSION, f"{SESSION}/run-{chance.randint(1, runs)}" if runs else SESSION])
-
-    def _executors(self) -> Iterator[int]:
-        """The detached executors of this tree."""
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                with suppress(OSError):
-                    words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
-                    if b"agentrun.cli.detached" in words and os.fsencode(self.stage.root) in words:
-                        yield int(entry)
 
     def _look(self) -> None:
         with self.stage.locked():
@@ -146,14 +136,14 @@ class Walk:
             # It may be under way: then it ends by itself, or it is seen to be lost.
             self.stage.run("wait", f"{SESSION}/{run_id}", "--timeout", "500ms")
             self.stage.run("cancel", f"{SESSION}/{run_id}", "--wait", "--timeout", "30s")
-        until(lambda: not list(self._executors()), "the executors have ended")
+        until(lambda: not self.stage.detached(), "the executors have ended")
         self.command("show", SESSION)
 
     def end(self) -> None:
         for process in self.staying:
             process.kill()
             process.wait()
-        for pid in self._executors():
+        for pid in self.stage.detached():
             os.kill(pid, signal.SIGKILL)
 
 
