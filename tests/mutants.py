@@ -168,8 +168,8 @@ MUTANTS = [
     Mutant(
         "nobody starts the next run",
         "commands/execution.py",
-        "        start_detached(place, run_dir, liveness)\n    else:",
-        "        os.close(liveness)\n    else:",
+        "    start_detached(place, run_dir, liveness)\n    return True\n",
+        "    os.close(liveness)\n    return True\n",
         "tests/cli/test_queue.py",
     ),
     Mutant(

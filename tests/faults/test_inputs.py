@@ -1,16 +1,23 @@
-"""What the user says reaches the run it was said to, once, however that run ends; or the command refuses it."""
+"""What the user says reaches the run it was said to, once, however that run ends; or the command refuses it.
+
+# covers A5 A75 B16 B17 B18 B58; case C12 C13 C14
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from history import runs_of
 from rig import CONFLICT, DONE, SESSION, Stage, has_strace, inputs_of, killed, until
+
+Doc = dict[str, Any]
 
 pytestmark = pytest.mark.slow
 
@@ -72,12 +79,32 @@ def _is_killed(stage: Stage, executor: int) -> None:
     stage.run("cancel", SESSION, "--wait")
 
 
+def _is_killed_and_recovered(stage: Stage, executor: int) -> None:
+    """It goes on in another process, which delivers what waits."""
+    stage.kill(executor)
+    _recover(stage)
+
+
+def _is_terminated_and_recovered(stage: Stage, executor: int) -> None:
+    os.kill(executor, signal.SIGTERM)
+    until(lambda: stage.view("run-1")["status"] == "reconciling", "it is handed over")
+    _recover(stage)
+
+
+def _recover(stage: Stage) -> None:
+    stage.let_go()
+    done = stage.run("recover")
+    assert done.code == DONE, done
+
+
 ENDS: dict[str, tuple[str, Callable[[Stage, int], None], str]] = {
     "completes": ("hold", _completes, "completed"),
     "fails": ("doomed", _completes, "failed"),
     "is cancelled": ("hold", _is_cancelled, "cancelled"),
     "is told to go": ("hold", _is_terminated, "cancelled"),
     "is killed": ("hold", _is_killed, "cancelled"),
+    "is told to go, and goes on elsewhere": ("hold", _is_terminated_and_recovered, "completed"),
+    "is killed, and goes on elsewhere": ("hold", _is_killed_and_recovered, "completed"),
 }
 
 
@@ -99,6 +126,41 @@ def test_what_waits_when_a_run_ends_is_delivered_or_returned_in_order(end: str, 
         assert reached == waiting
     assert stage.send("quick").code == DONE
     assert stage.check(settled=True) == []
+
+
+@pytest.mark.timeout(180)
+def test_restarts_never_say_a_message_again(stage: Stage) -> None:
+    """Case C14: six times the executor dies over a message, and six times the run goes on."""
+    stage.config.write_text("max_attempts = 20\n" + stage.config.read_text())
+    turns = [{"ifContains": "stream", "text": "one two three " * 400, "delayMs": 50}] * 20
+    (stage.base / "script.json").write_text(json.dumps({"turns": turns}))
+    stage.hold("stream", "model.request.started")
+    words = ("steer", SESSION, "stream only new", "--key", "k1")
+    first = stage.run(*words, text="stream only new").lines()
+    for restart in range(6):
+        stage.kill(_executor(stage, restart + 1))
+        assert stage.run("recover").code == DONE
+        _executor(stage, restart + 2)
+        assert stage.run(*words, text="stream only new").lines() == first
+        until(lambda count=restart + 2: len(_events(stage, "model.request.started")) >= count, "it asks again")
+    assert stage.run("cancel", SESSION, "--wait").code == DONE
+    (steer,) = [message for message in inputs_of(stage) if message["key"] == "k1"]
+    (run,) = runs_of(stage.root, SESSION)
+    assert run.delivered == [1, steer["seq"]]
+    assert [message["seq"] for message in inputs_of(stage)] == [1, 2]
+    assert stage.check(settled=True) == []
+
+
+def _events(stage: Stage, kind: str) -> list[Doc]:
+    (run,) = runs_of(stage.root, SESSION)
+    return [event for event in run.events if event["type"] == kind]
+
+
+def _executor(stage: Stage, number: int) -> int:
+    """The process that began run-1 for the `number`-th time, as soon as it has."""
+    begun = until(lambda: _events(stage, "run.started")[number - 1 :], f"start number {number}")
+    (claim,) = [each for each in _events(stage, "run.lease_acquired") if each["generation"] == begun[0]["generation"]]
+    return int(claim["payload"]["owner"]["pid"])
 
 
 WHY_NOT = has_strace()

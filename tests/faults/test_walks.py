@@ -99,6 +99,9 @@ class Walk:
     def cancel(self, chance: random.Random, name: str) -> None:
         self.command("cancel", self._somewhere(chance), "--reason", name)
 
+    def recover(self, chance: random.Random, name: str) -> None:
+        self.command("recover")
+
     def look(self, chance: random.Random, name: str) -> None:
         self.command("show", self._somewhere(chance))
 
@@ -154,6 +157,7 @@ DEEDS = {
     Walk.say_plainly: 2,
     Walk.steer: 2,
     Walk.cancel: 2,
+    Walk.recover: 1,
     Walk.look: 1,
     Walk.stay: 1,
     Walk.end_one_that_stays: 1,

@@ -265,15 +265,17 @@ with writing(session) as writer:
 """
 
 
-@pytest.mark.slow
-def test_of_sixteen_prompts_at_once_exactly_one_is_accepted_twenty_times_over(
-    crew: Callable[..., Any], tree: Tree, session: SessionDir
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(20, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.exhaustive)]
+)
+def test_of_sixteen_prompts_at_once_exactly_one_is_accepted_each_time(
+    crew: Callable[..., Any], tree: Tree, session: SessionDir, rounds: int
 ) -> None:
     """Case C3, promise 4, B5: the rest learn which run it is."""
     setup = PROMPT.format(root=tree.root)
     prompters = crew(16, PROMPT_WORK, setup)
     writers = crew(4, 'return [trees.add(session, argument, "steer", "x").seq for _ in range(5)]', setup)
-    for number in range(1, 21):
+    for number in range(1, rounds + 1):
         run_id = f"run-{number}"
         results = prompters.all("go")
         won = [result["ok"] for result in results if "ok" in result]
@@ -288,8 +290,8 @@ def test_of_sixteen_prompts_at_once_exactly_one_is_accepted_twenty_times_over(
         executor.ask_model()
         executor.complete()
     stored = [message.seq for message in session.messages_since(1)]
-    assert stored == list(range(1, 20 * 22 + 1))
-    assert session.run_ids() == [f"run-{number}" for number in range(20, 0, -1)]
+    assert stored == list(range(1, rounds * 22 + 1))
+    assert session.run_ids() == [f"run-{number}" for number in range(rounds, 0, -1)]
 
 
 @pytest.mark.slow
