@@ -245,6 +245,13 @@ MUTANTS = [
         "tests/agent/test_checks.py tests/cli/test_checks.py",
     ),
     Mutant(
+        "a turn that is covered is shown all the same",
+        "agent/context.py",
+        "if turn.begun_at > conversation.covered_events]",
+        "]",
+        "tests/agent/test_compaction.py",
+    ),
+    Mutant(
         "a gap is kept quiet",
         "executor/stretch.py",
         "with_gaps(report, transcript)",

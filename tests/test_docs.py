@@ -321,10 +321,11 @@ SCRIPT: Doc = {
         {"ifContains": "slowest", "calls": [{"name": "slowest"}]},
         {"ifContains": "slower", "calls": [{"name": "slower"}]},
         {"ifContains": "slow", "calls": [{"name": "slow"}]},
+        {"ifContains": "Summarise", "text": "They looked for a blue one."},
     ]
 }
 
-# run-1 has everything and completes; run-2 fails; run-3 is cancelled, run-4 after kill -9; run-5 goes on.
+# run-1 has everything and completes, run-2 fails; run-3 is cancelled, run-4 after kill -9; run-5 summarises; run-6 goes
 STORY = """
 export AGENTRUN_ROOT=$PWD
 agentrun new "a session" --id look >&2
@@ -346,13 +347,14 @@ echo $look
 GOES_ON = """
 export AGENTRUN_ROOT=$PWD
 agentrun cancel look >&2
+agentrun compact look >&2
 agentrun send look "slowest, again" --ref run-1 --detach >&2
-until grep -q remote_id accounts/*/sessions/look/runs/run-5/operations.jsonl; do sleep 0.02; done
+until grep -q remote_id accounts/*/sessions/look/runs/run-6/operations.jsonl; do sleep 0.02; done
 """
 
 
 class Looked(NamedTuple):
-    """A session with five runs, of which the last goes on."""
+    """A session with six runs, of which the last goes on."""
 
     shell: Shell
     directory: Path
@@ -506,6 +508,8 @@ class Fold:
                 run |= {"terminalStatus": payload["terminalStatus"], "terminalAt": event["at"]}
                 run |= {name: payload[name] for name in ("reason", "report", "returnedInputs")}
                 run |= {"waitingFor": None, "leaseOwner": None, "leaseExpiresAt": None}
+            case "run.compacted":
+                pass
             case _ if "operationId" in payload:
                 self._count(event["type"], payload)
                 self._operate(event, payload)
@@ -516,7 +520,9 @@ class Fold:
         usage = self.run["usage"]
         again = payload.get("attempt", 1) > 1
         if kind in ("model.request.started", "tool.started"):
-            usage["retries" if again else "turns" if kind.startswith("model") else "toolCalls"] += 1
+            is_summary = self.run["status"] == "compacting"
+            if again or not is_summary:
+                usage["retries" if again else "turns" if kind.startswith("model") else "toolCalls"] += 1
             usage["modelRequests"] += kind.startswith("model")
         if kind == "model.request.finished":
             for name, number in (payload["usage"] or {}).items():

@@ -46,9 +46,7 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
         return plugins.make(plugins.AGENTS, agent.kind, settings, Agent, user=user, built_in=_KINDS)  # type: ignore[type-abstract]
     if agent.kind != "loop":
         _refuse(agent, f'agents of kind "{agent.kind}"', 'agents of kind "loop" or "command"')
-    if agent.compact_above_tokens is not None:
-        _refuse(agent, "compact_above_tokens", "agents that keep their whole history in view")
-    limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens)
+    limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens, agent.compact_above_tokens)
     tools = [_tool(config, agent, name, surroundings) for name in agent.tools]
     model = build_model(config, agent, surroundings)
     loop = LoopAgent(model, tools, limits, agent.system)

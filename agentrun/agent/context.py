@@ -14,15 +14,11 @@ from agentrun.agent.checks import failed_checks
 from agentrun.agent.protocols import (
     ChatMessage,
     Conversation,
-    ModelReply,
     ModelRequest,
-    StopReason,
-    ToolCall,
     ToolSpec,
 )
-from agentrun.agent.transcript import Reply, Transcript, Turn
-from agentrun.records.codec import Doc
-from agentrun.records.message import Message
+from agentrun.agent.transcript import Transcript, Turn, tool_call
+from agentrun.records.message import COMPACT, Message
 from agentrun.records.operation import READ, Operation
 from agentrun.states import OperationStatus as Status
 
@@ -52,19 +48,34 @@ class Source(Protocol):
 
 def build_request(system: str, tools: Sequence[ToolSpec], source: Source, transcript: Transcript) -> ModelRequest:
     """The request that a model gets next."""
-    messages = [*_earlier(source.conversation), *_reports(source.conversation)]
+    conversation = source.conversation
+    messages = [*_earlier(conversation), *_reports(conversation)]
+    shown = uncovered_turns(conversation, transcript)
     for turn in transcript.turns:
+        # What the user said to this run is always shown as it was said.
         messages += _inputs(turn, source)
-        messages += _reply_and_results(turn)
-    replies = [_model_reply(turn.reply) for turn in transcript.turns if turn.reply]
+        messages += reply_and_results(turn) if turn in shown else ()
     return ModelRequest(
         system=system,
         messages=tuple(messages),
         tools=tuple(tools),
         last_input=_last_input(transcript, source),
-        replies=tuple(replies),
+        replies=transcript.replies,
         results=_results(transcript),
     )
+
+
+def uncovered_turns(conversation: Conversation, transcript: Transcript) -> list[Turn]:
+    """The turns of the run that no summary stands for."""
+    return [turn for turn in transcript.turns if turn.begun_at > conversation.covered_events]
+
+
+def earlier_text(messages: Sequence[Message]) -> Iterator[str]:
+    """Messages from before the run in words, for whoever summarises them."""
+    who = {"user": "User", "assistant": "Assistant"}
+    for message in messages:
+        if message.mode != COMPACT:
+            yield f"{who.get(message.role, 'Note of the program')} ({message.run_id}): {message.text}"
 
 
 def outcome_text(call: Operation, note: str | None = None) -> str:
@@ -117,6 +128,8 @@ def _earlier(conversation: Conversation) -> Iterator[ChatMessage]:
     if conversation.summary:
         yield ChatMessage("user", f"[Summary of what was said before]\n{conversation.summary}")
     for message in conversation.messages:
+        if message.mode == COMPACT:
+            continue
         if message.role == "assistant":
             yield ChatMessage("assistant", message.text)
         elif message.role == "user":
@@ -145,14 +158,15 @@ def _last_input(transcript: Transcript, source: Source) -> str:
     return ""
 
 
-def _reply_and_results(turn: Turn) -> Iterator[ChatMessage]:
+def reply_and_results(turn: Turn) -> Iterator[ChatMessage]:
+    """What the model said in a turn, what became of its calls, and of its report if that was checked in vain."""
     if turn.reply is None:
         # The request failed or was stopped: what had been streamed is a draft, and no reply.
         return
     text = turn.reply.text
     if turn.reply.question:
         text = f"{text}\n\n{turn.reply.question}".strip()
-    calls = tuple(_tool_call(call) for call in turn.reply.calls)
+    calls = tuple(tool_call(call) for call in turn.reply.calls)
     if not text and not calls:
         return
     yield ChatMessage("assistant", text, calls=calls)
@@ -167,31 +181,6 @@ def _reply_and_results(turn: Turn) -> Iterator[ChatMessage]:
 
 def _told(turn: Turn, operation: Operation) -> str:
     return outcome_text(operation, turn.notes.get(operation.operation_id))
-
-
-def _tool_call(call: Doc) -> ToolCall:
-    arguments = call.get("arguments")
-    return ToolCall(str(call.get("id")), str(call.get("name")), arguments if isinstance(arguments, dict | str) else {})
-
-
-_STOP_REASONS: dict[str, StopReason] = {
-    "end_turn": "end_turn",
-    "max_tokens": "max_tokens",
-    "max_turn_requests": "max_turn_requests",
-    "refusal": "refusal",
-    "cancelled": "cancelled",
-}
-
-
-def _model_reply(reply: Reply) -> ModelReply:
-    return ModelReply(
-        text=reply.text,
-        calls=tuple(_tool_call(call) for call in reply.calls),
-        question=reply.question,
-        stop_reason=_STOP_REASONS.get(str(reply.stop_reason), "end_turn"),
-        usage=reply.usage,
-        extra=reply.extra,
-    )
 
 
 def _results(transcript: Transcript) -> dict[str, str]:

@@ -9,29 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import anyio
-
-from agentrun.agent.batch import Batch, is_unfinished, lost, pause_after, record_fact
+from agentrun.agent.batch import Batch, is_unfinished, lost, record_fact
 from agentrun.agent.checks import failed_checks
+from agentrun.agent.compaction import Compaction
 from agentrun.agent.context import build_request
 from agentrun.agent.events import RequestFinished
 from agentrun.agent.protocols import (
     Limits,
     Model,
     ModelFailed,
-    ModelReply,
     Question,
     Stretch,
     Tool,
-    ToolCall,
     ToolSpec,
 )
+from agentrun.agent.request import Asked, Request
 from agentrun.agent.transcript import Transcript, Turn
-from agentrun.records.codec import Doc
+from agentrun.records.message import COMPACT
 from agentrun.states import OperationStatus as Status
-
-# Attempts of one model request; a service that is overloaded or restarting is mostly back by the third.
-MODEL_ATTEMPTS = 3
 
 # A reply that ended like this is no report, whatever text it has.
 NO_REPORT = {
@@ -61,6 +56,8 @@ class LoopAgent:
     async def _step(self, stretch: Stretch, transcript: Transcript) -> bool:
         """Does what comes next; returns whether the report is committed."""
         turn = transcript.last
+        if turn is None and transcript.input_mode == COMPACT:
+            return await self._compact_all(stretch, transcript)
         if turn is None or turn.reply is None:
             await self._ask_model(stretch, transcript, at_rest=False)
         elif is_unfinished(turn):
@@ -120,116 +117,47 @@ class LoopAgent:
         """
         # Checks of a draft are operations too, and have come since.
         await self._check_request(stretch, transcript.catch_up(stretch.events))
-        request = _Request(self._model, stretch, transcript, at_rest=at_rest)
+        await self._compact_if_due(stretch, transcript)
+        specs = self._specs
+        asked = Asked(
+            lambda: build_request(self._system, specs, stretch, transcript), transcript.next_turn_id, at_rest=at_rest
+        )
+        request = Request(self._model, stretch, transcript, asked)
         with stretch.scope_of(request.operation_id):
-            await self._attempts(stretch, request)
+            answer = await request.ask()
+            if isinstance(answer, ModelFailed):
+                await stretch.fail(f"the model {self._model.name} failed: {answer.reason}")
 
-    async def _attempts(self, stretch: Stretch, request: _Request) -> None:
-        """The attempts of a request, as many as may help."""
-        specs = [tool.spec for tool in self._tools.values()]
-        for attempt in range(1, MODEL_ATTEMPTS + 1):
-            failure = await request.attempt(attempt, self._system, specs)
-            if failure is None:
-                return
-            if not failure.retryable or attempt == MODEL_ATTEMPTS:
-                await stretch.fail(f"the model {self._model.name} failed: {failure.reason}")
-            await request.pause(attempt)
+    @property
+    def _specs(self) -> list[ToolSpec]:
+        return [tool.spec for tool in self._tools.values()]
 
+    # The history.
 
-class _Request:
-    """The model request of one turn, over its attempts."""
+    async def _compact_if_due(self, stretch: Stretch, transcript: Transcript) -> None:
+        compaction = Compaction(self._model, stretch, transcript, self._limits.compact_above_tokens)
+        while (plan := compaction.due(self._system, self._specs)) is not None:
+            # If there is no summary, the request sees what it would have seen without.
+            await compaction.make(plan)
+            await self._check_request(stretch, transcript)
 
-    def __init__(self, model: Model, stretch: Stretch, transcript: Transcript, *, at_rest: bool) -> None:
-        self._model = model
-        self._stretch = stretch
-        self._transcript = transcript
-        self._at_rest = at_rest
-        self._turn_id = transcript.next_turn_id
-        self.operation_id = transcript.next_operation_id
-        self._pieces: list[str] = []
-        self._draft_failed = False
-        self._pause = 0.0
+    async def _compact_all(self, stretch: Stretch, transcript: Transcript) -> bool:
+        """What a run does that was begun by `compact`; returns whether it is over.
 
-    async def attempt(self, attempt: int, system: str, tools: Sequence[ToolSpec]) -> ModelFailed | None:
-        """One attempt; returns why there is no reply. A stop is recorded, and then goes on."""
-        self._pieces = []
-        try:
-            await self._begin(attempt)
-            transcript = self._transcript.catch_up(self._stretch.events)
-            request = build_request(system, tools, self._stretch, transcript)
-            reply = await self._model.complete(request, self._on_text)
-        except ModelFailed as failure:
-            self._pause = max(pause_after(attempt), failure.retry_after or 0.0)
-            again = failure.retryable and attempt < MODEL_ATTEMPTS
-            pause = self._pause if again else None
-            await self._finish(attempt, Status.FAILED, error=failure.reason, pause=pause)
-            return failure
-        except BaseException as error:
-            await self._leave(attempt, error)
-            raise
-        await record_fact(self._stretch, self._finished(attempt, reply))
-        return None
-
-    async def pause(self, attempt: int) -> None:
-        """Waits before the next attempt: at least as long as its server asked for."""
-        try:
-            await anyio.sleep(self._pause)
-        except BaseException as error:
-            await self._leave(attempt, error)
-            raise
-
-    async def _begin(self, attempt: int) -> None:
-        await self._stretch.begin_request(
-            self._model.name,
-            turn_id=self._turn_id,
-            operation_id=self.operation_id,
-            attempt=attempt,
-            at_rest=self._at_rest,
-        )
-
-    async def _on_text(self, piece: str) -> None:
-        self._pieces.append(piece)
-        try:
-            await self._stretch.draft(self.operation_id, piece)
-        except BaseException:
-            self._draft_failed = True
-            raise
-
-    def _finished(self, attempt: int, reply: ModelReply) -> RequestFinished:
-        return RequestFinished(
-            operation_id=self.operation_id,
-            attempt=attempt,
-            status=Status.SUCCEEDED,
-            stop_reason=reply.stop_reason,
-            text=reply.text,
-            calls=_with_unique_ids(reply.calls, self._transcript.call_ids, self._turn_id),
-            question=reply.question,
-            usage=reply.usage,
-            extra=reply.extra,
-        )
-
-    async def _finish(self, attempt: int, status: Status, *, error: str | None, pause: float | None = None) -> None:
-        finished = RequestFinished(
-            self.operation_id,
-            attempt,
-            status,
-            None,
-            "".join(self._pieces),
-            error=error,
-            will_retry=pause is not None,
-            pause=pause,
-        )
-        await record_fact(self._stretch, finished)
-
-    async def _leave(self, attempt: int, error: BaseException) -> None:
-        turn = self._transcript.catch_up(self._stretch.events).last
-        request = turn.request if turn else None
-        if request is None or request.operation_id != self.operation_id or not request.is_open:
-            return
-        is_bug = isinstance(error, Exception) and not self._draft_failed
-        cancelled = self._stretch.cancelled_why(self.operation_id)
-        text = f"{type(error).__name__}: {error}" if is_bug else cancelled
-        await self._finish(attempt, Status.FAILED if is_bug else Status.CANCELLED, error=text)
+        It is not if the user has said something to it: that is answered then, as in any other run.
+        """
+        compaction = Compaction(self._model, stretch, transcript, self._limits.compact_above_tokens)
+        while (plan := compaction.plan()) is not None:
+            error = await compaction.make(plan)
+            if error:
+                await stretch.fail(f"the history could not be summarised: {error}")
+            await self._check_request(stretch, transcript)
+        covered = transcript.covered_seq
+        words = f"the messages up to {covered} are summarised" if covered else "there was nothing to summarise"
+        if await stretch.complete_without_report(words):
+            return True
+        await self._ask_model(stretch, transcript, at_rest=True)
+        return False
 
 
 def _draft(turn: Turn | None) -> str:
@@ -238,21 +166,14 @@ def _draft(turn: Turn | None) -> str:
     return f"; the last draft did not pass: {', '.join(check.name for check in failed)}" if failed else ""
 
 
-def _with_unique_ids(calls: Sequence[ToolCall], taken: set[str], turn_id: str) -> tuple[Doc, ...]:
-    """The calls as they are recorded. A model that names two calls alike, or none, gets names made for it:
-
-    each result has to find the one call that it belongs to.
-    """
-    named: list[Doc] = []
-    for number, call in enumerate(calls, start=1):
-        call_id = call.call_id if call.call_id and call.call_id not in taken else f"call-{turn_id}-{number}"
-        taken.add(call_id)
-        named.append({"id": call_id, "name": call.name, "arguments": call.arguments})
-    return tuple(named)
-
-
 async def settle_lost(stretch: Stretch, transcript: Transcript) -> None:
     """Whoever took the run over has settled what was under way. If not, it must not be taken for pending."""
+    summary = transcript.open_summary
+    if summary is not None:
+        lost_request = RequestFinished(
+            summary.operation_id, summary.attempt, Status.CANCELLED, None, "", error="executor lost"
+        )
+        await record_fact(stretch, lost_request)
     for turn in list(transcript.turns):
         if turn.request and turn.request.is_open:
             attempt = turn.request.attempt

@@ -202,12 +202,15 @@ class Conversation(NamedTuple):
     """What came before this run, as far as the context layer may choose from it.
 
     `messages` are the session's messages before the run's prompt, oldest first (the newest of them if there
-    are many); `reports` the cited reports by run id; `summary` what is known of still earlier history.
+    are many); `reports` the cited reports by run id; `summary` what is known of still earlier history: it stands
+    for the messages up to `covered_seq`, and for this run's turns that begin not after its event `covered_events`.
     """
 
     messages: Sequence[Message]
     reports: dict[str, str]
     summary: str | None = None
+    covered_seq: int = 0
+    covered_events: int = 0
 
 
 class Limits(NamedTuple):
@@ -216,6 +219,7 @@ class Limits(NamedTuple):
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_tokens: int | None = None
+    compact_above_tokens: int | None = None
 
 
 class RemoteIds(Protocol):
@@ -256,8 +260,12 @@ class Stretch(Protocol):
     def input(self, message_seq: int) -> Message:
         """The message of an `input.delivered` event."""
 
-    async def begin_request(self, model: str, *, turn_id: str, operation_id: str, attempt: int, at_rest: bool) -> None:
+    async def begin_request(
+        self, model: str, *, turn_id: str | None, operation_id: str, attempt: int, at_rest: bool
+    ) -> None:
         """Delivers waiting input and registers a model request, in one step.
+
+        Without a `turn_id` the request is for a summary, and nothing is delivered.
 
         Prompts, answers and steers are always delivered; follow-ups only `at_rest`, when the model has
         nothing more to call.
@@ -306,6 +314,24 @@ class Stretch(Protocol):
         What is delivered states its gaps: calls that gave no result are appended, from the record. False if input has
         come, or a check has failed (`agent.checks.failed_checks`): the model must answer to that first.
         """
+
+    def uncovered(self, characters: int) -> Sequence[Message]:
+        """The oldest messages before this run that no summary covers and a summary may cover.
+
+        As many as have so many characters, at least one if there is any. Inputs that reached no run are left alone.
+        """
+
+    async def begin_compaction(self, covers: Doc) -> None:
+        """Says that a summary is being made that will cover `{messageSeq runId eventSeq}`."""
+
+    async def end_compaction(self, operation_id: str, covers: Doc, text: str | None, error: str | None) -> None:
+        """Puts the summary that `operation_id` made in place; without a `text` nothing changes, and `error` says why.
+
+        `conversation` is what it is then.
+        """
+
+    async def complete_without_report(self, reason: str) -> bool:
+        """Ends a run whose `inputMode` is `compact`. False if input has come, which must be answered first."""
 
     async def fail(self, reason: str) -> NoReturn:
         """Says that the run cannot go on: it winds down and ends as failed. Does not return."""

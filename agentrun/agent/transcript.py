@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from agentrun.agent.protocols import ModelReply, StopReason, ToolCall
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.operation import CHECK, MODEL, Operation, operation_of
@@ -44,12 +45,14 @@ class Ask(NamedTuple):
 class Turn(NamedTuple):
     """One model request and the calls of its reply, in the order in which the model asked for them.
 
-    `inputs` are the seqs of the messages that were delivered with the request. `reply` is None while there is
-    none, also if the request failed or was stopped. `checks` are those that the reply, as a draft, was given to.
-    `notes` are what was noted of calls, by operation id; `asks` what the user was asked after the reply.
+    `begun_at` is the seq of its first event, `inputs` are the seqs of the messages that were delivered with the
+    request. `reply` is None while there is none, also if the request failed or was stopped. `checks` are those that the
+    reply, as a draft, was given to. `notes` are what was noted of calls, by operation id; `asks` what the user was
+    asked after the reply.
     """
 
     turn_id: str
+    begun_at: int = 0
     inputs: tuple[int, ...] = ()
     request: Operation | None = None
     reply: Reply | None = None
@@ -90,7 +93,15 @@ class Transcript:
         self.tokens_used = 0
         self.accepted_at = ""
         self.is_ending = False
+        self.input_mode = ""
+        # Of summaries: the seq of the last event that put one in place, up to which message, and whether one failed.
+        self.compacted_at = 0
+        self.covered_seq = 0
+        self.compaction_failed = False
+        self._summaries: dict[str, Operation] = {}
+        self._replies: list[Reply] = []
         self._taken = 0
+        self._seq = 0  # of the event that is being taken up
         self._last_operation = 0
         self._place: dict[str, int] = {}  # operation id -> index of its turn
         self._asked_in: dict[str, int] = {}  # question id -> index of its turn
@@ -98,6 +109,7 @@ class Transcript:
     def catch_up(self, events: Sequence[Event]) -> Transcript:
         """Takes up those of the run's `events` that are new; returns itself."""
         while self._taken < len(events):
+            self._seq = events[self._taken].seq
             self._take(events[self._taken])
             self._taken += 1
         return self
@@ -135,6 +147,28 @@ class Transcript:
         replies = (turn.reply for turn in self.turns if turn.reply)
         return {str(call["id"]) for reply in replies for call in reply.calls}
 
+    @property
+    def replies(self) -> tuple[ModelReply, ...]:
+        """All of the model's replies in the order in which they came, summaries too."""
+        return tuple(map(_model_reply, self._replies))
+
+    @property
+    def tokens_in_view(self) -> int | None:
+        """Tokens of the last turn's request and of its reply, as the model reported them."""
+        usage = self.last.reply.usage if self.last and self.last.reply else None
+        return _tokens(usage) or None
+
+    @property
+    def open_summary(self) -> Operation | None:
+        """The request for a summary that has no outcome yet."""
+        return next((each for each in self._summaries.values() if each.is_open), None)
+
+    def request_of(self, operation_id: str) -> Operation | None:
+        """The model request of that id, of a turn or for a summary."""
+        requests = (turn.request for turn in reversed(self.turns) if turn.request)
+        found = next((each for each in requests if each.operation_id == operation_id), None)
+        return found or self._summaries.get(operation_id)
+
     def _take(self, event: Event) -> None:
         take = _TAKERS.get(event.type)
         if take:
@@ -147,11 +181,20 @@ class Transcript:
         for index in range(len(self.turns) - 1, -1, -1):
             if self.turns[index].turn_id == turn_id:
                 return index
-        self.turns.append(Turn(str(turn_id)))
+        self.turns.append(Turn(str(turn_id), self._seq))
         return len(self.turns) - 1
 
     def _accepted(self, event: Event) -> None:
         self.accepted_at = event.at
+        self.input_mode = str(event.payload.get("inputMode"))
+
+    def _compacted(self, event: Event) -> None:
+        covers = event.payload.get("covers")
+        if event.payload.get("error") or not isinstance(covers, dict):
+            self.compaction_failed = True
+            return
+        self.compacted_at = event.seq
+        self.covered_seq = int(covers.get("messageSeq") or 0)
 
     def _ending(self, event: Event) -> None:
         self.is_ending = True
@@ -185,15 +228,21 @@ class Transcript:
 
     def _change_operation(self, event: Event) -> None:
         operation_id = event.payload.get("operationId")
+        if operation_id in self._summaries:
+            self._summary_changed(self._summaries[operation_id], event)
+            return
         if operation_id in self._place:
             self._apply(self._place[operation_id], operation_id, event)
             return
         operation = operation_of(event)
         if operation is None:
             return
+        self._last_operation = max(self._last_operation, _number(operation.operation_id))
+        if operation.kind == MODEL and operation.turn_id is None:
+            self._summaries[operation.operation_id] = operation
+            return
         index = self._turn(operation.turn_id)
         self._place[operation.operation_id] = index
-        self._last_operation = max(self._last_operation, _number(operation.operation_id))
         turn = self.turns[index]
         if operation.kind == MODEL:
             self.turns[index] = turn._replace(request=operation)
@@ -213,14 +262,25 @@ class Transcript:
         notes = turn.notes | {operation_id: note} if note else turn.notes
         self.turns[index] = turn._replace(calls=calls, checks=checks, notes=notes)
 
+    def _summary_changed(self, request: Operation, event: Event) -> None:
+        if event.type == E.MODEL_REQUEST_FINISHED:
+            self._take_reply(event)
+        self._summaries[request.operation_id] = request.apply(event)
+
+    def _take_reply(self, event: Event) -> Reply | None:
+        """Counts what the request used; its reply, if it has one."""
+        self.tokens_used += _tokens(event.payload.get("usage"))
+        if event.payload.get("status") != OperationStatus.SUCCEEDED:
+            return None
+        self._replies.append(_reply(event.payload))
+        return self._replies[-1]
+
     def _request_changed(self, turn: Turn, request: Operation, event: Event) -> Turn:
         if event.type == E.MODEL_REQUEST_STARTED:
             # Another attempt of the same request.
             return turn._replace(request=operation_of(event))
         if event.type == E.MODEL_REQUEST_FINISHED:
-            self.tokens_used += _tokens(event.payload.get("usage"))
-            if event.payload.get("status") == OperationStatus.SUCCEEDED:
-                turn = turn._replace(reply=_reply(event.payload))
+            turn = turn._replace(reply=self._take_reply(event) or turn.reply)
         return turn._replace(request=request.apply(event))
 
 
@@ -228,6 +288,7 @@ _TAKERS: dict[str, Callable[[Transcript, Event], None]] = {
     E.RUN_ACCEPTED: Transcript._accepted,
     E.RUN_CANCEL_REQUESTED: Transcript._ending,
     E.RUN_FAILING: Transcript._ending,
+    E.RUN_COMPACTED: Transcript._compacted,
     E.INPUT_DELIVERED: Transcript._delivered,
     E.RUN_WAITING_INPUT: Transcript._waiting,
     E.RUN_INPUT_RECEIVED: Transcript._answered,
@@ -281,3 +342,29 @@ def _reply(payload: Doc) -> Reply:
         usage=payload.get("usage"),
         extra=payload.get("extra") or {},
     )
+
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "max_turn_requests": "max_turn_requests",
+    "refusal": "refusal",
+    "cancelled": "cancelled",
+}
+
+
+def _model_reply(reply: Reply) -> ModelReply:
+    return ModelReply(
+        text=reply.text,
+        calls=tuple(tool_call(call) for call in reply.calls),
+        question=reply.question,
+        stop_reason=_STOP_REASONS.get(str(reply.stop_reason), "end_turn"),
+        usage=reply.usage,
+        extra=reply.extra,
+    )
+
+
+def tool_call(call: Doc) -> ToolCall:
+    """The call of a reply, as the model asked for it."""
+    arguments = call.get("arguments")
+    return ToolCall(str(call.get("id")), str(call.get("name")), arguments if isinstance(arguments, dict | str) else {})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentrun.cli import keeping
+from agentrun.cli import compacting, keeping
 
 app = typer.Typer()
 
@@ -71,6 +71,23 @@ def fork(
     id=$(agentrun fork @last) && agentrun send "$id" "the same for week 13"
     """
     return keeping.fork(ctx.obj, session, at)
+
+
+@app.command()
+def compact(
+    ctx: typer.Context,
+    session: Session,
+    agent: Annotated[
+        str | None, typer.Option(metavar="NAME", help="an agent of the configuration, whose model summarises")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="return once accepted")] = False,
+) -> int:
+    """Have the history of a session summarised, so that later runs see less of it. Nothing is removed.
+
+    \b
+    agentrun compact @last
+    """
+    return compacting.compact(ctx.obj, session, agent, detach=detach)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
 from agentrun.lifecycle.routing import MODES, WAITING, IfBusy, Standing, route, standing
 from agentrun.lifecycle.winding_down import end_overdue
 from agentrun.records.codec import Doc
-from agentrun.records.message import ANSWER, PROMPT, Message
+from agentrun.records.message import ANSWER, COMPACT, PROMPT, Message
 from agentrun.records.run import Run
 from agentrun.records.views import Accepted, RunView
 from agentrun.states import RunStatus
@@ -121,7 +121,9 @@ def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
         message = earlier
         if message is None:
             overdue = _end_overdue(writer)
-            if overdue is not None and not (saying.mode == PROMPT or saying.if_busy or saying.if_ended_prompt):
+            if overdue is not None and not (
+                saying.mode in (PROMPT, COMPACT) or saying.if_busy or saying.if_ended_prompt
+            ):
                 raise _ended(overdue)  # what was meant as its answer must not begin another run
             inbox.check_last_seq(writer, saying.expect_seq)
             message = _accept(place, writer, target, saying)
@@ -132,12 +134,12 @@ def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
         lost = earlier is not None and run.status is RunStatus.RUNNING and run.lease_owner is not None
         mode = str(message.mode)
         # A run that others began is executed in nobody's foreground; the answer alone goes on with one.
-        drive = saying.drive and not lost and mode in (PROMPT, ANSWER)
+        drive = saying.drive and not lost and mode in (PROMPT, COMPACT, ANSWER)
         liveness = _take_if_undriven(run_dir, run, writer, stay=saying.stay) if drive else None
     if interrupted is not None:
         with suppress(Conflict):  # something of it cannot be ended: it stays cancelling, and the prompt waits behind it
             wind_down_lost(place, target.session, *interrupted)
-    return Acceptance(_accepted(target.session, run, message), liveness, began=mode == PROMPT)
+    return Acceptance(_accepted(target.session, run, message), liveness, began=mode in (PROMPT, COMPACT))
 
 
 def _settle(place: Place, target: Target, operation_id: str | None, said: Input) -> Acceptance:
@@ -160,7 +162,7 @@ def _accept(place: Place, writer: Writer, target: Target, saying: Saying) -> Mes
     addressee, asked = _addressee(target, _active_view(writer), saying)
     mode = route(addressee, asked, saying.if_busy)
     if addressee is None or mode == PROMPT:
-        return _accept_prompt(writer, saying, standing(addressee, saying.if_busy))
+        return _accept_prompt(writer, saying, standing(addressee, saying.if_busy), mode)
     if mode == ANSWER:
         run_dir = target.session.run(addressee.run.run_id)
         _check_next_stretch(place, run_dir, addressee.run)
@@ -177,7 +179,7 @@ def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[
     if target.run_id is None or (active is not None and active.run.run_id == target.run_id):
         if active is None and saying.if_ended_prompt:
             return None, PROMPT
-        if active is None and saying.mode not in (None, PROMPT):
+        if active is None and saying.mode not in (None, PROMPT, COMPACT):
             _refuse_ended(target)
         return active, saying.mode
     named = target.run().view()
@@ -189,13 +191,13 @@ def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[
     return active if is_prompt else named, saying.mode
 
 
-def _accept_prompt(writer: Writer, saying: Saying, standing: Standing) -> Message:
+def _accept_prompt(writer: Writer, saying: Saying, standing: Standing, mode: str) -> Message:
     for run_id in saying.references:
         if writer.session.run(run_id).report() is None:
             raise NotFound(f"{run_id} has no report to cite", session_id=writer.session.session_id, run_id=run_id)
     order = saying.order()._replace(references=saying.references, at_head=standing is Standing.NEXT)
     order = order._replace(parent_run=saying.parent_run)
-    message, _ = inbox.accept_prompt(writer, saying.said, order)
+    message, _ = inbox.accept_prompt(writer, saying.said, order, mode)
     return message
 
 

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterator
+from itertools import islice, takewhile
 
 from agentrun.agent.protocols import Conversation
+from agentrun.records.message import Message
 from agentrun.records.run import Run
 from agentrun.store.sessions import SessionDir
+from agentrun.store.summaries import read_summary
 
 # The context layer chooses from these; what is older is for its summary.
 MESSAGES = 200
 
 
 def earlier_conversation(session: SessionDir, run: Run) -> Conversation:
-    """The session's messages before the prompt of `run`, and the reports that it cites."""
+    """The summary, the messages after it and before the prompt of `run`, and the reports that it cites."""
+    summary = read_summary(session)
+    covered = summary.message_seq if summary else 0
     document = session.read()
     # Of copied lines the model learns whose run they speak of: that is no run of this session.
-    earlier = (
-        message._replace(run_id=document.run_of(message))
-        for message in session.messages_backward()
-        if message.seq < run.message_seq
-    )
+    newer = takewhile(lambda message: message.seq > covered, session.messages_backward())
+    earlier = (message._replace(run_id=document.run_of(message)) for message in newer if message.seq < run.message_seq)
     reports = {run_id: session.run(run_id).report() or "" for run_id in run.references}
-    return Conversation(list(islice(earlier, MESSAGES))[::-1], reports)
+    return Conversation(
+        messages=list(islice(earlier, MESSAGES))[::-1],
+        reports=reports,
+        summary=summary.text if summary else None,
+        covered_seq=covered,
+        covered_events=(summary.event_seq or 0) if summary and summary.run_id == run.run_id else 0,
+    )
+
+
+def messages_before(session: SessionDir, after: int, end: int) -> Iterator[Message]:
+    """The session's messages with numbers above `after` and below `end`, oldest first."""
+    document = session.read()
+    for message in session.messages_since(after + 1):
+        if message.seq >= end:
+            return
+        yield message._replace(run_id=document.run_of(message))

@@ -23,9 +23,10 @@ from agentrun.agent.transcript import Transcript
 from agentrun.errors import FencedOut, TransitionRefused
 from agentrun.executor.audience import Audience
 from agentrun.executor.claims import Claims
+from agentrun.executor.compacting import Compacting
 from agentrun.executor.conversation import earlier_conversation
 from agentrun.executor.draft import Draft
-from agentrun.executor.hold import Hold, Terms
+from agentrun.executor.hold import Terms
 from agentrun.executor.inputs import Inputs
 from agentrun.executor.outputs import line_of
 from agentrun.executor.remote_ids import StoredRemoteIds
@@ -51,7 +52,7 @@ async def no_children(operation_id: str | None, is_forced: Callable[[], bool]) -
     return []
 
 
-class StoredStretch(Hold):
+class StoredStretch(Compacting):
     """The `Stretch` of `agent.protocols` that stores what the agent does; see there for the agent's methods."""
 
     def __init__(
@@ -77,12 +78,14 @@ class StoredStretch(Hold):
         """The message of an `input.delivered` event. Raises NotFound if it cannot be read."""
         return self._inputs.message(message_seq)
 
-    async def begin_request(self, model: str, *, turn_id: str, operation_id: str, attempt: int, at_rest: bool) -> None:
+    async def begin_request(
+        self, model: str, *, turn_id: str | None, operation_id: str, attempt: int, at_rest: bool
+    ) -> None:
         """Delivers waiting input and registers a model request, in one hold of the lock."""
         with self._recording() as writer:
             run = self._going_on(writer)
             if run is not None:
-                delivered = self._inputs.due(writer, run, turn_id, at_rest=at_rest)
+                delivered = self._inputs.due(writer, run, turn_id, at_rest=at_rest) if turn_id else []
                 if delivered:
                     # The words come before what is made of them, also to those who look on.
                     self.show_messages()

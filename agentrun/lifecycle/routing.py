@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from agentrun.errors import Conflict, ImpossibleMode, SlotTaken
-from agentrun.records.message import ANSWER, FOLLOW_UP, PROMPT, STEER
+from agentrun.records.message import ANSWER, COMPACT, FOLLOW_UP, PROMPT, STEER
 from agentrun.records.views import RunView
 from agentrun.states import OPEN, RunStatus
 
@@ -64,8 +64,8 @@ def route(active: RunView | None, mode: str | None, if_busy: IfBusy | None) -> s
     Raises SlotTaken or ImpossibleMode, each saying what to type instead.
     """
     if active is None:
-        if mode in (None, PROMPT):
-            return PROMPT
+        if mode in (None, PROMPT, COMPACT):
+            return mode or PROMPT
         raise ImpossibleMode(
             f"no run is active, so there is nothing to {_VERBS[str(mode)]}", hint="send it as a prompt"
         )
@@ -73,7 +73,7 @@ def route(active: RunView | None, mode: str | None, if_busy: IfBusy | None) -> s
         return PROMPT
     if if_busy is IfBusy.STEER and mode in (None, PROMPT):
         mode = STEER
-    if if_busy is not None or mode == PROMPT:
+    if if_busy is not None or mode in (PROMPT, COMPACT):
         if mode != STEER:
             raise _taken(active)
     elif mode is None:

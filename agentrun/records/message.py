@@ -14,12 +14,14 @@ ROLES = ("user", "assistant", "system")
 # `mode` of a user's message is the kind of input; of the others, what the line is for.
 PROMPT, STEER, FOLLOW_UP, ANSWER = "prompt", "steer", "follow-up", "answer"
 REPORT, QUESTION, ENDED = "report", "question", "ended"
+# Of the system, and yet it begins a run: `agentrun compact`.
+COMPACT = "compact"
 
 
 class Message(NamedTuple):
     """A message; `seq` is dense per session from 1, `at` is for display only.
 
-    `accept` stands on prompts alone and holds all that is needed to make the run again. `question_id` links a
+    `accept` stands only on what begins a run and holds all that is needed to make the run again. `question_id` links a
     question and its answer. `extra` keeps fields of other versions.
     """
 
@@ -40,6 +42,11 @@ class Message(NamedTuple):
     def is_input(self) -> bool:
         """Whether this is something the user said, which has to reach a run."""
         return self.role == "user"
+
+    @property
+    def begins_run(self) -> bool:
+        """Whether a run follows from this line: from a prompt, or from the wish to have the history summarised."""
+        return (self.role, self.mode) in (("user", PROMPT), ("system", COMPACT))
 
     def to_doc(self) -> Doc:
         """The line's fields in the order they are stored."""

@@ -36,7 +36,9 @@ def after_operation(usage: Doc, event: Event, known: Operation | None) -> Doc:
     first = payload.get("attempt", 1) == 1
     match event.type:
         case E.MODEL_REQUEST_STARTED:
-            return _counted(usage, modelRequests=1, turns=int(first), retries=int(not first))
+            # A request for a summary belongs to no turn, and says so.
+            is_summary = "turnId" in payload and payload["turnId"] is None
+            return _counted(usage, modelRequests=1, turns=int(first and not is_summary), retries=int(not first))
         case E.TOOL_STARTED if known and known.kind == CHECK:
             return _counted(usage, checks=1)
         case E.TOOL_STARTED:

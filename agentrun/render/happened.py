@@ -92,6 +92,8 @@ def _meaning(event: Event) -> str:
             return f"failing{reason}"
         case E.RUN_RECONCILING:
             return f"its executor is gone{reason}"
+        case E.RUN_COMPACTED if payload.get("error"):
+            return f"history not summarised: {payload['error']}"
         case E.RUN_COMPACTED:
             return "history summarised"
         case _:

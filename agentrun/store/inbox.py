@@ -12,7 +12,7 @@ from typing import NamedTuple
 from agentrun import ids
 from agentrun.errors import ImpossibleMode, KeyReused, SeqDiffers
 from agentrun.records.codec import Doc, decode, encode_document
-from agentrun.records.message import ANSWER, PROMPT, Message
+from agentrun.records.message import ANSWER, COMPACT, PROMPT, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import closing, layout
@@ -100,8 +100,10 @@ def remember_key(writer: Writer, key: str, seq: int) -> None:
     keys.replace(_hint_name(key), encode_document({"seq": seq}))
 
 
-def accept_prompt(writer: Writer, said: Input, order: Order) -> tuple[Message, RunDir]:
+def accept_prompt(writer: Writer, said: Input, order: Order, mode: str = PROMPT) -> tuple[Message, RunDir]:
     """Accepts a prompt as a new run, which takes the slot if it is free and waits in the queue otherwise.
+
+    With the mode `compact` it is no prompt but a line of the system: the run only summarises.
 
     One that goes to the head of the queue stops the run that holds the slot.
     """
@@ -119,7 +121,7 @@ def accept_prompt(writer: Writer, said: Input, order: Order) -> tuple[Message, R
         "atHead": order.at_head and bool(behind),
         "behind": behind,
     }
-    message = _append(writer, run_id, PROMPT, said, accept=accept)
+    message = _append(writer, run_id, mode, said, accept=accept)
     # The message is the acceptance; all below follows from it, is not waited for and is redone if it is lost.
     run_dir = make_run(writer, message)
     if not behind:
@@ -178,7 +180,8 @@ def _append(writer: Writer, run_id: str, mode: str, said: Input, **fields: objec
     if said.key is not None:
         # Before the message, and durable: a key without its hint would be accepted a second time.
         remember_key(writer, said.key, writer.session.messages.next_seq())
-    return writer.append_message(run_id, "user", mode, said.text, key=said.key, actor=said.actor, **fields)
+    role = "system" if mode == COMPACT else "user"
+    return writer.append_message(run_id, role, mode, said.text, key=said.key, actor=said.actor, **fields)
 
 
 def _next_run_id(writer: Writer) -> str:

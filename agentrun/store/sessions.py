@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound, SessionHeld
 from agentrun.records.codec import Doc, check_version, decode
-from agentrun.records.message import PROMPT, Message
+from agentrun.records.message import Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
@@ -128,13 +128,13 @@ class SessionDir:
                 yield message
 
     def newest_prompt(self) -> Message | None:
-        """The last prompt of this session: its run is the newest, and its `accept.behind` names the open ones then."""
+        """The last line that began a run: its run is the newest, and its `accept.behind` names the open ones then."""
         copied = self.read().copied
         for message in self.messages_backward():
             # Copied lines of a fork name runs of the session they come from.
             if message.seq <= copied:
                 return None
-            if message.is_input and message.mode == PROMPT:
+            if message.begins_run:
                 return message
         return None
 
@@ -145,7 +145,7 @@ class SessionDir:
         if newest is None or number > (ids.run_number(newest.run_id) or 0):
             return None
         messages = self.messages_of(run_id, self.read().copied + 1)
-        return next((message for message in messages if message.is_input and message.mode == PROMPT), None)
+        return next((message for message in messages if message.begins_run), None)
 
     def active(self) -> str | None:
         """The id of the run that holds the slot."""

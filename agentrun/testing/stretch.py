@@ -31,7 +31,7 @@ from agentrun.agent.transcript import Transcript
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
-from agentrun.records.message import ANSWER, FOLLOW_UP, PROMPT, STEER, Message
+from agentrun.records.message import ANSWER, COMPACT, FOLLOW_UP, PROMPT, STEER, Message
 from agentrun.records.operation import WRITE, Operation, fold_operations
 from agentrun.records.run import Run, accepted_run
 from agentrun.states import EventType, OperationStatus, RunStatus
@@ -54,12 +54,19 @@ class FakeStretch:
     """One stretch of a run. `drive` runs an agent in it, as an executor would.
 
     `answers` are what the user says to questions, one after the other; without one the run is left waiting. A report
-    has to pass `checks`.
+    has to pass `checks`. With the `input_mode` `compact` the run was begun to summarise.
     `hooks` are called after each event: they may steer, follow up, or stop the run. With `yields`, a stop
     that comes from a hook is felt by the agent inside the call that stored the event, else at its next step.
     """
 
-    def __init__(self, prompt: str = "go", *, conversation: Conversation | None = None, yields: bool = True) -> None:
+    def __init__(
+        self,
+        prompt: str = "go",
+        *,
+        conversation: Conversation | None = None,
+        yields: bool = True,
+        input_mode: str = PROMPT,
+    ) -> None:
         self.conversation = conversation or Conversation((), {})
         self.remote_ids = FakeRemoteIds()
         self.events: list[Event] = []
@@ -76,8 +83,8 @@ class FakeStretch:
         self._scope: anyio.CancelScope | None = None  # an event loop has to run where one is made
         self._run: Run | None = None
         self._generation = 0
-        self._say(PROMPT, prompt)
-        self._append(E.RUN_ACCEPTED, {"messageSeq": 1, "inputMode": PROMPT, "accountId": "test"})
+        self._say(input_mode, prompt)
+        self._append(E.RUN_ACCEPTED, {"messageSeq": 1, "inputMode": input_mode, "accountId": "test"})
         self._begin()
 
     @classmethod
@@ -89,7 +96,7 @@ class FakeStretch:
         for event in stretch.events:
             stretch._stops.take(event)
         stretch._generation = stretch._run.generation
-        if stretch._run.status is RunStatus.RUNNING:
+        if stretch._run.status in (RunStatus.RUNNING, RunStatus.COMPACTING):
             stretch._append(E.RUN_RECONCILING, {"reason": "executor lost", "operationIds": []})
         stretch._begin()
         return stretch
@@ -181,9 +188,11 @@ class FakeStretch:
     def input(self, message_seq: int) -> Message:
         return self.messages[message_seq - 1]
 
-    async def begin_request(self, model: str, *, turn_id: str, operation_id: str, attempt: int, at_rest: bool) -> None:
+    async def begin_request(
+        self, model: str, *, turn_id: str | None, operation_id: str, attempt: int, at_rest: bool
+    ) -> None:
         await self._check()
-        waiting = [each for each in self._undelivered() if at_rest or each.mode != FOLLOW_UP]
+        waiting = [each for each in self._undelivered() if turn_id and (at_rest or each.mode != FOLLOW_UP)]
         # One step of an executor: nothing else can come in between.
         delivered = []
         for mode, messages in groupby(waiting, key=lambda message: message.mode):
@@ -266,6 +275,36 @@ class FakeStretch:
         self._append(E.RUN_FINISHED, {"terminalStatus": "completed"})
         return True
 
+    def uncovered(self, characters: int) -> list[Message]:
+        taken: list[Message] = []
+        for message in self.conversation.messages:
+            characters -= len(message.text)
+            if taken and characters < 0:
+                break
+            taken.append(message)
+        return taken
+
+    async def begin_compaction(self, covers: Doc) -> None:
+        await self._check()
+        await self._store(E.RUN_COMPACTING, {"covers": covers})
+
+    async def end_compaction(self, operation_id: str, covers: Doc, text: str | None, error: str | None) -> None:
+        await self._check()
+        if text is not None:
+            seq = covers["messageSeq"]
+            left = [message for message in self.conversation.messages if message.seq > seq]
+            covered = {"summary": text, "covered_seq": seq, "covered_events": covers["eventSeq"] or 0}
+            self.conversation = self.conversation._replace(messages=left, **covered)
+        payload: Doc = {"operationId": operation_id, "covers": covers if text is not None else None}
+        await self._store(E.RUN_COMPACTED, payload | ({"error": error} if text is None else {}))
+
+    async def complete_without_report(self, reason: str) -> bool:
+        await self._check()
+        if self._undelivered():
+            return False
+        self._append(E.RUN_FINISHED, {"terminalStatus": "completed", "reason": reason})
+        return True
+
     async def fail(self, reason: str) -> NoReturn:
         await self._check()
         self._append(E.RUN_FAILING, {"reason": reason})
@@ -280,7 +319,8 @@ class FakeStretch:
             self._append(E.RUN_STARTED, {"inputMode": PROMPT})
 
     def _say(self, mode: str, text: str) -> Message:
-        message = Message(len(self.messages) + 1, SESSION, RUN, "user", mode, text, clock.timestamp(0))
+        role = "system" if mode == COMPACT else "user"
+        message = Message(len(self.messages) + 1, SESSION, RUN, role, mode, text, clock.timestamp(0))
         self.messages.append(message)
         return message
 

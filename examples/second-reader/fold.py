@@ -168,7 +168,9 @@ class Fold:
             usage["modelRequests"] += kind == "model.request.started"
             is_check = self.operations.get(payload.get("operationId", ""), {}).get("kind") == "check"
             called = "checks" if is_check else "toolCalls"
-            usage["turns" if kind == "model.request.started" else called] += first
+            is_summary = kind == "model.request.started" and self.run["status"] == "compacting"
+            if not is_summary:
+                usage["turns" if kind == "model.request.started" else called] += first
             usage["retries"] += not first
         elif kind == "model.request.finished":
             for name in ("inputTokens", "outputTokens"):

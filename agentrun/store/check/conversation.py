@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from agentrun import ids
 from agentrun.errors import AgentrunError, CorruptRecord, Denied
 from agentrun.records.finding import Finding, Kind
-from agentrun.records.message import ENDED, PROMPT, REPORT, Message
+from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.store import inbox, layout
 from agentrun.store.check.records import look_at_log
 from agentrun.store.check.run import look_at_run
@@ -49,7 +49,7 @@ class _Conversation:
         """Takes the next message. Copied lines of a fork name runs of the session they come from."""
         if message.seq <= self._copied:
             return
-        if message.is_input and message.mode == PROMPT:
+        if message.begins_run:
             self.prompts[message.run_id] = message._replace(text="")
         elif message.mode in (REPORT, ENDED):
             self.closed.add(message.run_id)
