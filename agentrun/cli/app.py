@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import app_configuring, app_sessions, checking, recovering, sending, showing, stopping, waiting
+from agentrun.cli import (
+    app_configuring,
+    app_sessions,
+    checking,
+    recovering,
+    resuming,
+    sending,
+    showing,
+    stopping,
+    waiting,
+)
 from agentrun.commands.control import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
 from agentrun.states import RunStatus
@@ -267,3 +277,4 @@ def check(
 app.add_typer(app_sessions.app)
 app.add_typer(app_configuring.app)
 app.add_typer(recovering.app)
+app.add_typer(resuming.app)

@@ -16,8 +16,9 @@ from agentrun.commands.names import Target, find
 from agentrun.commands.operations import OperationView
 from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
+from agentrun.commands.vigil import Vigil, end_frozen
 from agentrun.config import parse_duration
-from agentrun.errors import TimeRanOut, UsageError
+from agentrun.errors import SessionHeld, TimeRanOut, UsageError
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
 from agentrun.render.plain import attention_text, operation_text, standing_text
@@ -43,12 +44,16 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
     target = Target(found.session, found.run().run_id)
     if asked.operation is not None:
         return _cancel_operation(options, place, target, asked, seconds)
-    view = control.cancel(place, target, asked.reason, force=asked.force)
+    view = _cancel_run(place, target, asked)
     if asked.wait and not view.run.is_over:
-        view = _wait(target, seconds, lambda follower: follower.is_over)
-        if view.executor == "lost":
+        vigil = Vigil()
+        view = _wait(target, seconds, lambda follower: follower.is_over or _is_frozen(vigil, follower))
+        if view.executor == "frozen":
+            # It will not wind down, and has been given the time to show that it could.
+            end_frozen(target.run())
+        if view.executor in ("lost", "frozen"):
             # It died over winding down; whoever comes next does that, and that is us.
-            view = control.cancel(place, target, asked.reason, force=asked.force)
+            view = _cancel_run(place, target, asked)
     if options.json:
         output.out_bytes(json_line(view.to_doc()))
     else:
@@ -56,6 +61,21 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
         output.out(standing_text(view, screen))
         output.say(attention_text(view, output.screen_of(sys.stderr, options)))
     return exits.of_cancel(view)
+
+
+def _cancel_run(place: Place, target: Target, asked: Asked) -> RunView:
+    try:
+        return control.cancel(place, target, asked.reason, force=asked.force)
+    except SessionHeld:
+        # Nothing can be stored as long as the frozen executor holds the lock: it is ended first.
+        if not Vigil().keep(target.run()):
+            raise
+        end_frozen(target.run())
+        return control.cancel(place, target, asked.reason, force=asked.force)
+
+
+def _is_frozen(vigil: Vigil, follower: Follower) -> bool:
+    return follower.view.executor == "frozen" and vigil.seconds_left(follower.run_dir) <= 0
 
 
 def _cancel_operation(options: Options, place: Place, target: Target, asked: Asked, seconds: float | None) -> int:

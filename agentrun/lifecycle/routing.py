@@ -138,7 +138,7 @@ _VERBS = {STEER: "steer", FOLLOW_UP: "follow up", ANSWER: "answer"}
 _A = {STEER: "a steer", FOLLOW_UP: "a follow-up", ANSWER: "an answer"}
 _WHAT_NEXT = {
     S.CANCELLING: "wait until it is over: agentrun show -f {name}",
-    S.RECONCILING: "its executor is gone; take it up with: agentrun recover\nor end it with: agentrun cancel {name}",
+    S.RECONCILING: "its executor is gone; take it up: agentrun resume {name}\nor end it: agentrun cancel {name}",
     S.WAITING_INPUT: "answer it with: agentrun send {name} TEXT",
 }
 assert not [status for status in CHOSEN if status not in OPEN]

@@ -95,7 +95,7 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
             return []
     name = full_id(view, screen)
     is_ending = view.status is RunStatus.CANCELLING
-    take_up = [] if is_ending else [_hint("take it up with", "recover")]
+    take_up = [] if is_ending else [_hint("take it up with", f"resume {name}"), _hint("or all of them", "recover")]
     unknown = [each for each in view.run.unresolved_operations if each.status is OperationStatus.UNKNOWN]
     if unknown and not is_ending:
         # Nothing else helps as long as that is open.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from agentrun.records.codec import Doc
 from agentrun.records.operation import Operation
 from agentrun.records.views import Recovered
 from agentrun.render.safe import shown
@@ -26,6 +27,17 @@ def recovered_text(recovered: Recovered, screen: Screen) -> str:
     if recovered.hint:
         lines += [f"  {each}" for each in shown(recovered.hint, unicode=screen.unicode).split("\n")]
     return "".join(f"{each}\n" for each in lines)
+
+
+def resumed_text(resumed: Doc, screen: Screen) -> str:
+    """How a run goes on: the first line of `resume --json`, in words."""
+    name = say(f"{resumed['sessionId']}/{resumed['runId']}", screen)
+    words = {
+        "continued": f"goes on with {name}, attempt {resumed['attempt']}",
+        "started": f"starts {name}: it was its turn",
+        "linked": f"starts {name}, which continues {say(str(resumed['continues']), screen)}",
+    }
+    return f"agentrun: {words[resumed['how']]}\n"
 
 
 def operation_text(operation: Operation, screen: Screen, now: float | None = None) -> str:

@@ -151,6 +151,15 @@ def test_one_that_is_frozen_in_the_sessions_lock_is_named_and_then_ended(home: H
     home.wait_for_status(run, "completed")
 
 
+def test_a_cancel_that_waits_ends_a_frozen_executor(home: Home, working: str, until: Until) -> None:
+    pid = freeze(home, working, until)
+    assert home.run("cancel", working, "--wait").code == 0
+    assert state(pid) in ("", "Z")
+    assert home.view(working)["status"] == "cancelled"
+    assert marked(home, working) == []
+    assert [event["type"] for event in home.events(working)][-1] == "run.finished"
+
+
 # covers B35 B36 B37
 def test_one_that_was_replaced_writes_nothing_into_the_run_and_says_what_it_knew(
     home: Home, working: str, until: Until

@@ -349,7 +349,7 @@ def test_every_command_says_that_the_run_is_lost_and_what_to_type(home: Home, un
     assert "agentrun recover" in home.run("show", run).text
     refused = home.run("send", run.partition("/")[0], "more")
     assert refused.code == 7
-    assert "agentrun recover" in refused.said
+    assert f"agentrun resume {run}" in refused.said
 
 
 def test_a_service_takes_up_what_is_lost_while_it_watches_and_ends_when_told(home: Home, until: Until) -> None:

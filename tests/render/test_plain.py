@@ -121,7 +121,8 @@ def test_a_lost_run_says_so_and_what_to_type(story: Callable[..., Any], plain_sc
     view = story().started().view(executor="lost", status=RunStatus.RECONCILING, overdue=True, stop_asked=True)
     assert plain.attention_text(view, plain_screen) == (
         "! its executor is gone: nothing drives this run\n"
-        "  take it up with: agentrun recover\n"
+        "  take it up with: agentrun resume session-0r5k/run-1\n"
+        "  or all of them: agentrun recover\n"
         "  end it with: agentrun cancel session-0r5k/run-1\n"
         "! stop asked, not taken up\n"
         "! overdue: its deadline has passed and nobody has enforced it yet\n"

@@ -1,0 +1,65 @@
+"""`resume`: go on with a run."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from agentrun.cli import exit as exits
+from agentrun.cli import output
+from agentrun.cli.audience import audience_for
+from agentrun.cli.executing import collect_signals, execute_here
+from agentrun.cli.options import Options
+from agentrun.commands.execution import start_detached
+from agentrun.commands.names import Target, find
+from agentrun.commands.resuming import Resumed
+from agentrun.render.json import json_line
+from agentrun.render.recovering import resumed_text
+
+app = typer.Typer()
+
+
+@app.command()
+def resume(
+    ctx: typer.Context,
+    session: Annotated[
+        str,
+        typer.Argument(metavar="SESSION[/RUN]", help="default run: the active, else the newest", show_default=False),
+    ],
+    detach: Annotated[
+        bool, typer.Option("--detach", help="return at once; the run goes on without this terminal")
+    ] = False,
+) -> int:
+    """Continue an unfinished run that nobody drives, or begin an ended one anew; it says which.
+
+    \b
+    agentrun resume @last
+    agentrun resume @last/3 --detach
+    """
+    from agentrun.commands.resuming import resume as take
+
+    options: Options = ctx.obj
+    place = options.place()
+    target = find(place.tree, session)
+    # A run that is named by its session alone is the same one all the way.
+    resumed = take(place, Target(target.session, target.run().run_id))
+    joined = Target(target.session, resumed.run_id)
+    if detach:
+        start_detached(place, joined.run(), resumed.liveness)
+        _say(options, resumed, is_detached=True)
+        return exits.OK
+    signals = collect_signals()
+    audience = audience_for(options, patient=False)
+    audience.outlet.attempt(lambda: _say(options, resumed, is_detached=False))
+    return execute_here(options, place, joined, resumed.liveness, audience, signals, with_report=True)
+
+
+def _say(options: Options, resumed: Resumed, *, is_detached: bool) -> None:
+    if options.json:
+        output.out_bytes(json_line(resumed.to_doc()))
+        return
+    if is_detached:
+        output.out(f"{resumed.session_id}/{resumed.run_id}\n")
+    output.say(resumed_text(resumed.to_doc(), output.screen_of(sys.stderr, options)))
