@@ -75,6 +75,9 @@ docs: $(VENV)/dev.stamp ## write the generated parts of docs/ again
 mutants: $(VENV)/dev.stamp ## break the code in known ways; the tests must notice each
 	$(PY) tests/mutants.py
 
+bench: $(VENV)/dev.stamp ## measure: how long a stop takes; results go to benchmarks/results.md
+	$(PY) benchmarks/cancel.py
+
 setup: $(VENV)/dev.stamp ## only set up the environment
 
 setup-all: $(VENV)/all.stamp ## set up also what tests of real models and agents need; `make test` skips them without it

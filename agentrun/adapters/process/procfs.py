@@ -76,8 +76,9 @@ def others_running(module: str, marker: Mapping[str, str]) -> set[int]:
     A process that was started from a marked one and took off its marker is one of them.
     """
     words, items, procs = b"-m\0" + module.encode() + b"\0", environment_items(marker), all_procs()
-    running = {pid for pid in procs if words in proc_file(pid, "cmdline")}
-    for pid in [os.getpid(), *(pid for pid in procs if running and carries(pid, items))]:
+    running = {pid for pid in procs if words in proc_file(pid, "cmdline")} - ancestors(procs, os.getpid())
+    # Environments are the dear part, and mostly there is nobody else.
+    for pid in [pid for pid in procs if running and carries(pid, items)]:
         running -= ancestors(procs, pid)
     return running
 

@@ -135,6 +135,7 @@ class Tree:
         self._kill_seconds = kill
         self._group_is_whole = False
         self._above: set[int] = set()
+        self._spared: set[int] = set()
         self._members: set[tuple[int, int]] = set()
         # What is found dead without having been seen alive tells of a process that forks and is gone
         # faster than we look.
@@ -202,14 +203,15 @@ class Tree:
                 self._members.add(one.identity)
 
     def _is_spared(self, one: Proc) -> bool:
-        spared = self._spare()
-        return bool(spared) and one.pid in below(all_procs(), spared)
+        # A look at all of /proc would take longer than such a process lives.
+        return one.pid in self._spared or one.ppid in self._spared
 
     def _look(self) -> list[Proc]:
         """The members that are alive now."""
         procs = all_procs()
         self._above = ancestors(procs, os.getpid())
-        untouchable = self._above | below(procs, self._spare())
+        self._spared = below(procs, self._spare())
+        untouchable = self._above | self._spared
         self._group_is_whole = all(procs[pid].pgid != self._group for pid in untouchable & procs.keys())
         known = [one.pid for one in procs.values() if one.identity in self._members]
         found = below(procs, known, untouchable)
