@@ -372,6 +372,63 @@ MUTANTS = [
         "await anyio.sleep(0)",
         "tests/cli/test_remote_work.py",
     ),
+    # Models: what is tried again, what is a whole reply, and what nobody may read.
+    Mutant(
+        "a stream that was cut off is a reply",
+        "adapters/models/wire.py",
+        "if ended.stop_reason is None and not may_lack_reason:",
+        "if False:",
+        "tests/adapters/test_models.py",
+    ),
+    Mutant(
+        "a refused key is tried again",
+        "adapters/models/failures.py",
+        "again = status in _AGAIN or status >= 500",
+        "again = status in _AGAIN or status >= 401",
+        "tests/adapters/test_models.py -k statuses",
+    ),
+    Mutant(
+        "a server repeats the key into the record",
+        "adapters/models/failures.py",
+        "reason = settings.key.redact(failure.reason)",
+        "reason = failure.reason",
+        "tests/adapters/test_models.py -k statuses",
+    ),
+    Mutant(
+        "the SDK retries by itself",
+        "adapters/models/openai_compatible.py",
+        "max_retries=0,",
+        "max_retries=2,",
+        "tests/adapters/test_models.py -k statuses",
+    ),
+    Mutant(
+        "a key goes to whatever address",
+        "adapters/models/choosing.py",
+        "if agent.api_key_env or agent.api_key_command or agent.base_url:",
+        "if agent.api_key_env or agent.api_key_command:",
+        "tests/adapters/test_choosing.py",
+    ),
+    Mutant(
+        "a broken plug-in is a bug of ours",
+        "adapters/plugins.py",
+        "except Exception as error:",
+        "except KeyError as error:",
+        "tests/adapters/test_plugins.py",
+    ),
+    Mutant(
+        "the server asks for no patience",
+        "agent/loop.py",
+        "self._pause = max(pause_after(attempt), failure.retry_after or 0.0)",
+        "self._pause = pause_after(attempt)",
+        "tests/agent/test_loop.py",
+    ),
+    Mutant(
+        "a command shows its secret",
+        "commands/configuration.py",
+        'shown.append(REDACTED if hides_next else _redacted("", word))',
+        'shown.append(_redacted("", word))',
+        "tests/cli/test_configuring.py -k secret",
+    ),
 ]
 
 
