@@ -63,7 +63,7 @@ def make_order(place: Place, agent: str | None, timeout: float | None) -> Order:
     from agentrun.config import load_config
 
     config = load_config(place.config_path)
-    chosen = config.agent(agent, unconfigured=_embedded_if_installed())
+    chosen = config.agent(agent, unconfigured=None if config.path else _embedded_if_installed())
     _check_agent(config, chosen, place.environment)
     return Order(
         agent=chosen.name,
