@@ -52,6 +52,7 @@ class EventType(StrEnum):
     MODEL_REQUEST_FINISHED = "model.request.finished"
     TOOL_REGISTERED = "tool.registered"
     TOOL_STARTED = "tool.started"
+    TOOL_PROGRESS = "tool.progress"
     TOOL_REMOTE_ID = "tool.remote_id"
     TOOL_FINISHED = "tool.finished"
     RUN_WAITING_INPUT = "run.waiting_input"
@@ -129,6 +130,7 @@ FACTS: dict[EventType, frozenset[RunStatus]] = {
     E.MODEL_REQUEST_FINISHED: _UNDER_WAY,
     E.TOOL_REGISTERED: frozenset({S.RUNNING}),
     E.TOOL_STARTED: frozenset({S.RUNNING}),
+    E.TOOL_PROGRESS: _UNDER_WAY,
     E.TOOL_REMOTE_ID: _UNDER_WAY,
     E.TOOL_FINISHED: _UNDER_WAY,
     # Not of a run that is to stop, or has lost its executor: nothing new begins there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -180,7 +181,10 @@ def test_writes_are_asked_for_unless_told_otherwise(
         ),
         ("[tools.t]\nargv = ['x']\nparameters = {a = [inf]}", "[tools.t] parameters must be a table in JSON's terms"),
         ("[tools.'a b']\nargv = ['x']", "is no name for a tool"),
-        ("[mcp.m]\nargs = []", "[mcp.m] needs command"),
+        ("[mcp.m]\nargs = []", "[mcp.m] needs either command, the program that it runs, or url"),
+        ("[mcp.m]\nurl = 'http://x'\nargs = []", "[mcp.m] has url, for which args has no effect"),
+        ("[mcp.m]\ncommand = 'x'\nheaders = {}", "[mcp.m] has command, for which headers has no effect"),
+        ("[mcp.m]\ncommand = 'x'\nenv = {A = 1}", "[mcp.m] env must be a table of texts"),
         (
             LOOP + "tools = ['q']\n[tools.query]\nargv=['x']",
             "[agents.a] tools names 'q', which is not configured",
@@ -298,3 +302,45 @@ def test_durations(text: str, seconds: float) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError):
         parse_duration(text)
+
+
+def test_servers_of_the_usual_json_file_are_read_from_where_the_file_says(tmp_path: Path) -> None:
+    path = tmp_path / "agentrun.toml"
+    servers = {
+        "files": {"command": "npx", "args": ["-y", "x"], "type": "stdio", "autoApprove": [], "env": {"A": "${A}"}},
+        "web": {"url": "http://x/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+        "off": {"command": "x", "disabled": True},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    path.write_text("mcp_servers = 'mcp.json'\n[agents.a]\nmodel = 'local'\ntools = ['mcp:files']\n")
+    assert load_config(str(path)).mcp == {
+        "files": McpConfig("files", "npx", ("-y", "x"), {"A": "${A}"}),
+        "web": McpConfig("web", url="http://x/mcp", headers={"Authorization": "Bearer ${TOKEN}"}),
+    }
+    path.write_text("mcp_servers = 'mcp.json'\n[mcp.web]\ncommand = 'x'\n")
+    with pytest.raises(ConfigError, match=r"\[mcp.web\] is a server of .*mcp.json as well"):
+        load_config(str(path))
+
+
+def test_a_json_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "agentrun.toml").write_text("mcp_servers = 'mcp.json'")
+    with pytest.raises(ConfigError, match=r"mcp.json, cannot be read: No such file"):
+        load_config(str(tmp_path / "agentrun.toml"))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "is not JSON"),
+        ("[]", 'has no "mcpServers"'),
+        ('{"mcpServers": {"a": 1}}', 'has no "mcpServers"'),
+        ('{"mcpServers": {"a": {}}}', "mcp.json: a needs either command"),
+        ('{"mcpServers": {"a": {"command": 1}}}', "mcp.json: a command must be text"),
+    ],
+)
+def test_a_json_file_that_is_wrong_is_named(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "mcp.json").write_text(content)
+    (tmp_path / "agentrun.toml").write_text("mcp_servers = 'mcp.json'")
+    with pytest.raises(ConfigError) as refused:
+        load_config(str(tmp_path / "agentrun.toml"))
+    assert says in str(refused.value)

@@ -55,6 +55,7 @@ model.request.started   running compacting
 model.request.finished  running waiting_input compacting reconciling cancelling
 tool.registered         running
 tool.started            running
+tool.progress           running waiting_input compacting reconciling cancelling
 tool.remote_id          running waiting_input compacting reconciling cancelling
 tool.finished           running waiting_input compacting reconciling cancelling
 run.child_announced     running waiting_input compacting

@@ -7,12 +7,16 @@ ignored a check or a limit would promise what nobody keeps.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NoReturn
 
 from agentrun.adapters import plugins
 from agentrun.adapters.agents.command import CommandAgent
+from agentrun.adapters.agents.equipped import EquippedAgent
 from agentrun.adapters.agents.opened import OpenedAgent
 from agentrun.adapters.checks import CommandCheck
+from agentrun.adapters.extras import check_extra
+from agentrun.adapters.mcp.server import McpServer
 from agentrun.adapters.models.choosing import build_model, key_variables
 from agentrun.adapters.plugins import AgentSettings, ToolSettings
 from agentrun.adapters.surroundings import Surroundings
@@ -47,11 +51,16 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
     if agent.kind != "loop":
         _refuse(agent, f'agents of kind "{agent.kind}"', 'agents of kind "loop" or "command"')
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens, agent.compact_above_tokens)
-    tools = [_tool(config, agent, name, surroundings) for name in agent.tools]
     model = build_model(config, agent, surroundings)
-    loop = LoopAgent(model, tools, limits, agent.system)
+
+    def loop(tools: Sequence[Tool]) -> Agent:
+        return LoopAgent(model, tools, limits, agent.system)
+
+    tools = [_tool(config, name, surroundings) for name in agent.tools if not name.startswith(MCP_PREFIX)]
+    servers = [_server(config, name, surroundings) for name in agent.tools if name.startswith(MCP_PREFIX)]
+    equipped = EquippedAgent(loop, tools, servers) if servers else loop(tools)
     held = [part for part in (model, *tools) if isinstance(part, Opened)]
-    return OpenedAgent(loop, held) if held else loop
+    return OpenedAgent(equipped, held) if held else equipped
 
 
 def build_checks(config: Config, agent: AgentConfig, surroundings: Surroundings) -> list[Check]:
@@ -66,9 +75,7 @@ def build_outside(config: Config, surroundings: Surroundings) -> Outside:
     return CommandOutside(tools, surroundings, directory=config.directory, secrets=_secrets(config))
 
 
-def _tool(config: Config, agent: AgentConfig, name: str, surroundings: Surroundings) -> Tool:
-    if name.startswith(MCP_PREFIX):
-        _refuse(agent, f"the tools of {name!r}", "tools that are commands ([tools.NAME])")
+def _tool(config: Config, name: str, surroundings: Surroundings) -> Tool:
     if name == DELEGATE:
         # It executes a run itself, so it needs the keys of models. The tools of that run do not get them.
         return DelegateTool(delegate_config(config), surroundings, directory=config.directory, secrets=())
@@ -85,6 +92,12 @@ def _plugin_tool(config: Config, tool: ToolConfig, surroundings: Surroundings) -
     if made.spec.name != tool.name:
         raise ConfigError(f"{user}: the plug-in calls its tool {made.spec.name!r}, and has to call it {tool.name!r}")
     return made
+
+
+def _server(config: Config, name: str, surroundings: Surroundings) -> McpServer:
+    check_extra("mcp", "mcp")
+    server = config.mcp[name.removeprefix(MCP_PREFIX)]
+    return McpServer(server, surroundings, directory=config.directory, secrets=_secrets(config))
 
 
 def _secrets(config: Config) -> set[str]:

@@ -251,6 +251,7 @@ class Batch:
             will_retry=will_retry,
             note=outcome.note,
             pause=pause_after(attempt) if will_retry else None,
+            shown=outcome.shown,
         )
         try:
             await record_fact(self._stretch, finished)

@@ -58,6 +58,13 @@ class ToolStarted(NamedTuple):
     attempt: int = 1
 
 
+class ToolProgressed(NamedTuple):
+    """How far a call has come, in words for people."""
+
+    operation_id: str
+    text: str
+
+
 class RemoteIdLearned(NamedTuple):
     """The outside system gave the job an id."""
 
@@ -70,7 +77,8 @@ class ToolFinished(NamedTuple):
 
     `output` is what the tool printed, whole (a binary file at its start, or bytes); it is kept whatever its
     bytes are. `will_retry` says that another attempt follows inside the budget, after `pause` seconds; `note` what
-    else there is to know.
+    else there is to know; `shown` what the model is shown of an output that it can do nothing with, which is then kept
+    in a blob.
     """
 
     operation_id: str
@@ -82,9 +90,10 @@ class ToolFinished(NamedTuple):
     will_retry: bool = False
     note: str | None = None
     pause: float | None = None
+    shown: str | None = None
 
 
-AgentEvent = RequestFinished | ToolRegistered | ToolStarted | RemoteIdLearned | ToolFinished
+AgentEvent = RequestFinished | ToolRegistered | ToolStarted | ToolProgressed | RemoteIdLearned | ToolFinished
 
 
 def as_stored(event: AgentEvent) -> tuple[EventType, Doc]:
@@ -105,6 +114,8 @@ def as_stored(event: AgentEvent) -> tuple[EventType, Doc]:
                 "toolName": event.tool_name,
                 "attempt": event.attempt,
             }
+        case ToolProgressed():
+            return EventType.TOOL_PROGRESS, {"operationId": event.operation_id, "text": event.text}
         case RemoteIdLearned():
             payload = {"operationId": event.operation_id, "remoteId": event.remote_id}
             return EventType.TOOL_REMOTE_ID, payload

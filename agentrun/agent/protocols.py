@@ -158,7 +158,8 @@ class ToolOutcome(NamedTuple):
     """How an attempt ended.
 
     `retryable` says that it may be tried again inside the budget, and of a write that it did not happen;
-    `note` says what else there is to know of an attempt, also of one that succeeded (its output was cut).
+    `note` says what else there is to know of an attempt, also of one that succeeded (its output was cut);
+    `shown` what the model is shown of an output that it can do nothing with, which is then kept in a blob.
     """
 
     status: OperationStatus
@@ -167,6 +168,7 @@ class ToolOutcome(NamedTuple):
     may_have_effects: bool = False
     retryable: bool = False
     note: str | None = None
+    shown: str | None = None
 
 
 @runtime_checkable

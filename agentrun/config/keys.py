@@ -16,6 +16,7 @@ TOP: dict[str, Reader] = {
     "agents": readers.table,
     "tools": readers.table,
     "mcp": readers.table,
+    "mcp_servers": readers.name,
 }
 ANY_KIND: dict[str, Reader] = {
     "kind": readers.name,
@@ -64,4 +65,18 @@ TOOL: dict[str, Reader] = {
     "cancel": readers.argv,
     "grace": readers.seconds(0.0),
 }
-MCP: dict[str, Reader] = {"command": readers.name, "args": readers.texts}
+MCP: dict[str, Reader] = {
+    "command": readers.name,
+    "args": readers.texts,
+    "env": readers.variables,
+    "cwd": readers.name,
+    "url": readers.name,
+    "headers": readers.variables,
+    "tools": readers.texts,
+    "effect": readers.one_of("read", "write"),
+    "read": readers.texts,
+    "write": readers.texts,
+    "approve": readers.one_of("auto", "ask", "deny"),
+    "timeout": readers.seconds(),
+    "grace": readers.seconds(0.0),
+}

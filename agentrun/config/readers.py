@@ -77,6 +77,10 @@ argvs = reader(
     lambda value: isinstance(value, list) and all(_is_argv(each) for each in value),
     lambda value: tuple(tuple(each) for each in value),
 )
+variables = reader(
+    "a table of texts",
+    lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
+)
 table = reader("a table", lambda value: isinstance(value, dict))
 schema = reader(
     "a table in JSON's terms, without dates and infinite numbers",

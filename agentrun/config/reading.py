@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from agentrun.config import keys
+from agentrun.config.mcp import json_servers, mcp_server
 from agentrun.config.names import nearest
 from agentrun.config.readers import Reader, Wrong
 from agentrun.config.values import DELEGATE, MCP_PREFIX, AgentConfig, Config, McpConfig, ToolConfig, inline_agent
@@ -59,6 +60,7 @@ def _read(path: str, content: bytes) -> Config:
     top = _values(path, document, keys.TOP)
     for key, make in (("agents", _agent), ("tools", _tool), ("mcp", _mcp)):
         top[key] = {name: make(f"{path}: [{key}.{name}]", name, table) for name, table in top.get(key, {}).items()}
+    top["mcp"] |= _mcp_of_others(path, top)
     config = Config(path=path, sha256=hashlib.sha256(content).hexdigest(), **top)
     _check_names(config)
     return config
@@ -116,11 +118,19 @@ def _tool(place: str, name: str, content: Any) -> ToolConfig:
     return ToolConfig(name, **{"approve": approve} | values)
 
 
+def _mcp_of_others(path: str, top: Mapping[str, Any]) -> dict[str, McpConfig]:
+    """The servers of the JSON file that `mcp_servers` names."""
+    if "mcp_servers" not in top:
+        return {}
+    file = os.path.join(os.path.dirname(path), top["mcp_servers"])
+    servers = {name: _mcp(f"{file}: {name}", name, table) for name, table in json_servers(file).items()}
+    for name in servers.keys() & top["mcp"].keys():
+        raise ConfigError(f"{path}: [mcp.{name}] is a server of {file} as well")
+    return servers
+
+
 def _mcp(place: str, name: str, content: Any) -> McpConfig:
-    values = _values(place, content, keys.MCP)
-    if "command" not in values:
-        raise ConfigError(f"{place} needs command, the program that it runs")
-    return McpConfig(name, **values)
+    return mcp_server(place, _values(place, content, keys.MCP), name)
 
 
 def _check_names(config: Config) -> None:

@@ -57,11 +57,27 @@ class ToolConfig(NamedTuple):
 
 
 class McpConfig(NamedTuple):
-    """`[mcp.NAME]`: a server of tools (Model Context Protocol, stdio)."""
+    """`[mcp.NAME]`: a server of tools (Model Context Protocol): a program, `command`, or one that is there at `url`.
+
+    `${NAME}` in `args`, `env`, `url` and `headers` stands for a variable. `cwd` None is the directory of the file;
+    `tools` are those that are offered, all if there are none. `effect` and `approve` None go by what each tool says of
+    itself; `read` and `write` name tools. Times in seconds; `timeout`, of one call, None is no limit.
+    """
 
     name: str
-    command: str
+    command: str | None = None
     args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    cwd: str | None = None
+    url: str | None = None
+    headers: Mapping[str, str] = {}
+    tools: tuple[str, ...] = ()
+    effect: Literal["read", "write"] | None = None
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    approve: Literal["auto", "ask", "deny"] | None = None
+    timeout: float | None = None
+    grace: float = GRACE_SECONDS
 
 
 class AgentConfig(NamedTuple):
@@ -115,6 +131,7 @@ class Config(NamedTuple):
     agents: Mapping[str, AgentConfig] = {}
     tools: Mapping[str, ToolConfig] = {}
     mcp: Mapping[str, McpConfig] = {}
+    mcp_servers: str | None = None
 
     @property
     def directory(self) -> str:

@@ -21,23 +21,23 @@ def line_of(event: AgentEvent, store_blob: Callable[[BinaryIO], Doc]) -> tuple[E
         case RequestFinished():
             return kind, payload | {"text": event.text}
         case ToolFinished():
-            return kind, payload | _output(event.output, store_blob)
+            return kind, payload | _output(event.output, event.shown, store_blob)
         case _:
             return kind, payload
 
 
-def _output(output: BinaryIO | bytes, store_blob: Callable[[BinaryIO], Doc]) -> Doc:
-    """`result` as text; with `blob` where the whole is longer than a line, or is not text."""
+def _output(output: BinaryIO | bytes, instead: str | None, store_blob: Callable[[BinaryIO], Doc]) -> Doc:
+    """`result` as text; with `blob` where the whole is longer than a line, is not text, or has a text `instead`."""
     source = io.BytesIO(output) if isinstance(output, bytes) else output
     source.seek(0)
     beginning = source.read(LINE_LIMIT + 1)
     try:
-        if len(beginning) <= LINE_LIMIT:
+        if len(beginning) <= LINE_LIMIT and instead is None:
             return {"result": beginning.decode("utf-8")}
     except UnicodeDecodeError:
         pass
     source.seek(0)
     blob = store_blob(source)
-    shown = beginning[:LINE_LIMIT].decode("utf-8", "replace")
+    shown = beginning[:LINE_LIMIT].decode("utf-8", "replace") if instead is None else instead[:LINE_LIMIT]
     note = f"[{blob['bytes']} bytes, kept in blobs/{blob['sha256']}]"
     return {"result": f"{shown}\n{note}", "blob": blob}

@@ -180,6 +180,11 @@ def _started(operation: Operation, event: Event) -> Operation:
     )
 
 
+def _progressed(operation: Operation, event: Event) -> Operation:
+    # How far it has come is worth a note until there is an outcome.
+    return operation._replace(note=str(event.payload.get("text"))) if operation.is_open else operation
+
+
 def _remote_id(operation: Operation, event: Event) -> Operation:
     return operation._replace(remote_id=str(event.payload.get("remoteId")))
 
@@ -231,6 +236,7 @@ def _cancel_requested(operation: Operation, event: Event) -> Operation:
 _CHANGES: dict[str, Callable[[Operation, Event], Operation]] = {
     E.MODEL_REQUEST_STARTED: _started,
     E.TOOL_STARTED: _started,
+    E.TOOL_PROGRESS: _progressed,
     E.TOOL_REMOTE_ID: _remote_id,
     E.TOOL_FINISHED: _finished,
     E.MODEL_REQUEST_FINISHED: _finished,

@@ -347,6 +347,7 @@ _CHANGES: dict[str, Callable[[Run, Event], Run]] = {
     E.MODEL_REQUEST_FINISHED: _operation,
     E.TOOL_REGISTERED: _operation,
     E.TOOL_STARTED: _operation,
+    E.TOOL_PROGRESS: _operation,
     E.TOOL_REMOTE_ID: _operation,
     E.TOOL_FINISHED: _operation,
     E.OPERATION_CANCEL_REQUESTED: _operation,

@@ -24,6 +24,8 @@ def happened(event: Event, operation: Operation | None, screen: Screen) -> list[
         case E.TOOL_STARTED if operation and not screen.interactive:
             # Without a region nothing else would show that it runs.
             return [operation_head(operation, screen)]
+        case E.TOOL_PROGRESS:
+            return [_progress(event, screen)]
         case E.OPERATION_RECONCILED | E.OPERATION_LATE_RESULT if operation:
             return [operation_head(operation, screen), *_evidence(event, screen)]
         case E.OPERATION_CANCEL_REQUESTED if operation and operation.is_open:
@@ -66,6 +68,11 @@ def _finished(event: Event, operation: Operation, screen: Screen) -> list[str]:
     attempt = event.payload.get("attempt", operation.attempt)
     text = f"{operation.operation_id}  {operation.name}  attempt {attempt} failed, tried again: {error}"
     return [note(text, screen)]
+
+
+def _progress(event: Event, screen: Screen) -> str:
+    text = f"{event.payload.get('operationId')}  {event.payload.get('text')}"
+    return line([Span(f"  {excerpt(text, max(screen.width - 2, 1), unicode=screen.unicode)}", Style.DIM)], screen)
 
 
 def _evidence(event: Event, screen: Screen) -> list[str]:

@@ -21,6 +21,7 @@ from agentrun.agent.events import (
     RemoteIdLearned,
     RequestFinished,
     ToolFinished,
+    ToolProgressed,
     ToolRegistered,
     ToolStarted,
     as_stored,
@@ -214,10 +215,10 @@ class FakeStretch:
                 payload["text"] = event.text
             case ToolFinished():
                 output = event.output if isinstance(event.output, bytes) else event.output.read()
-                payload["result"] = output.decode("utf-8", "replace")
+                payload["result"] = output.decode("utf-8", "replace") if event.shown is None else event.shown
             case ToolRegistered():
                 await self._check()  # new work; all else is a fact
-            case ToolStarted() | RemoteIdLearned():
+            case ToolStarted() | ToolProgressed() | RemoteIdLearned():
                 pass
         await self._store(kind, payload)
 

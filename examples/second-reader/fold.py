@@ -30,6 +30,7 @@ FACTS = {
     "model.request.finished": OPEN - {"queued"},
     "tool.registered": {"running"},
     "tool.started": {"running"},
+    "tool.progress": OPEN - {"queued"},
     "tool.remote_id": OPEN - {"queued"},
     "tool.finished": OPEN - {"queued"},
     "run.child_announced": {"running", "waiting_input", "compacting"},

@@ -69,7 +69,6 @@ REFUSED = [
     ('model = "opnai:x"', "model = 'opnai:x': there is no 'opnai'; did you mean 'openai'?"),
     ('model = "openai:"', "'openai:' is no model"),
     ('model = "scripted:nosuch.json"', "nosuch.json cannot be read"),
-    ('model = "scripted:script.json"\ntools = ["mcp:m"]', "cannot drive the tools of 'mcp:m' yet"),
     ('kind = "lop"', "kind = 'lop': there is no 'lop'; did you mean 'loop'?"),
     ('model = "scripted:script.json"\nsettings = {x = 1}', "settings are for plug-ins, 'scripted' is none"),
     ('kind = "acp"\ncommand = ["x"]', 'cannot drive agents of kind "acp" yet, only agents of kind "loop"'),

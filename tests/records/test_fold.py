@@ -48,6 +48,7 @@ PAYLOADS: dict[EventType, st.SearchStrategy[Doc]] = {
         effect=st.sampled_from(["read", "write"]),
     ),
     E.TOOL_STARTED: payload(operationId=OPERATIONS, attempt=ATTEMPT),
+    E.TOOL_PROGRESS: payload(operationId=OPERATIONS, text=st.just("3 of 10")),
     E.TOOL_REMOTE_ID: payload(operationId=OPERATIONS, remoteId=st.just("export-7")),
     E.TOOL_FINISHED: payload(
         operationId=OPERATIONS, status=STATUSES, result=st.just("rows"), error=MAYBE_TEXT, willRetry=st.booleans(),

@@ -11,12 +11,10 @@ After a normal end nothing is ended: a daemon that the tool left is found by `en
 
 import os
 import selectors
-import subprocess
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from fcntl import F_DUPFD_CLOEXEC, fcntl
 from functools import partial
 from typing import IO, BinaryIO, NamedTuple
 
@@ -25,12 +23,10 @@ import anyio.lowlevel
 
 from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import Lines, Spool, Tail
-from agentrun.adapters.process.procfs import Proc, carries, environment_items, open_pidfd
-from agentrun.adapters.process.tree import KILL_SECONDS, Survivor, Tree, end_tree
+from agentrun.adapters.process.procfs import environment_items, open_pidfd
+from agentrun.adapters.process.starting import Started, start
+from agentrun.adapters.process.tree import KILL_SECONDS, Survivor, Tree, belongs, end_tree
 from agentrun.agent.protocols import never
-
-LINE_FD = 3
-"""The tool's descriptor for lines that are passed on at once."""
 
 LINGER_SECONDS = 0.1
 """How long a pipe that is still open is read after the tool's end: a helper such as bash's
@@ -40,15 +36,6 @@ _READ_BYTES = 64 * 1024
 _PIPE_BYTES = 1024 * 1024  # /proc/sys/fs/pipe-max-size: one read of this size empties a usual pipe
 _HELD_CHUNKS = 64  # of output that waits while a tree is ended; each is as long as one read at the most
 _POLL_SECONDS = 0.02  # only where a pidfd is not to be had
-
-
-class CannotStart(Exception):
-    """The program could not be started; nothing of it has run."""
-
-    def __init__(self, argv0: str, reason: str) -> None:
-        super().__init__(f"cannot start {argv0!r}: {reason}")
-        self.argv0 = argv0
-        self.reason = reason
 
 
 class Outcome(NamedTuple):
@@ -105,8 +92,8 @@ async def run_process(
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     items = environment_items(marker)
-    running = _Running(_start(argv, cwd, env), stdin, max_output, on_line, on_stdout, items)
-    tree = Tree(partial(_belongs, running.pid, items), spare, group=running.pid, is_forced=is_forced, kill=kill)
+    running = _Running(start(argv, cwd, env), stdin, max_output, on_line, on_stdout, items)
+    tree = Tree(partial(belongs, running.pid, items), spare, group=running.pid, is_forced=is_forced, kill=kill)
     end = partial(_ended, running, tree, grace, before_ending)
     try:
         if on_started:
@@ -170,57 +157,8 @@ async def _while_reading(running: "_Running", work: Callable[[], Awaitable[objec
             group.cancel_scope.cancel()
 
 
-def _belongs(root: int, items: frozenset[bytes], one: Proc) -> bool:
-    # The root's number stands for its session and group as long as its exit status is not collected.
-    return root in (one.pid, one.sid, one.pgid) or carries(one.pid, items)
-
-
 def _drop(outcome: Outcome) -> None:
     outcome.stdout.close()
-
-
-class _Started(NamedTuple):
-    process: subprocess.Popen[bytes]
-    lines: BinaryIO
-
-
-def _start(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, str]) -> _Started:
-    ends: list[int] = []
-    try:
-        ends += os.pipe()
-        # `pass_fds` wants the number to be in use on our side as well. This takes the lowest free one
-        # from there on, so afterwards it is.
-        ends.append(fcntl(ends[1], F_DUPFD_CLOEXEC, LINE_FD))
-        process = subprocess.Popen(
-            list(argv),
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
-            pass_fds=(LINE_FD,),
-            # One call into C between fork and exec. Nothing else lets us choose the number.
-            preexec_fn=partial(os.dup2, ends[2], LINE_FD),
-        )
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        _close_all(ends)
-        raise CannotStart(argv[0] if argv else "", _reason(error)) from error
-    own_children.add(process.pid)
-    _close_all(ends[1:])
-    return _Started(process, open(ends[0], "rb", buffering=0))
-
-
-def _close_all(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
-
-
-def _reason(error: Exception) -> str:
-    if not isinstance(error, OSError) or not error.strerror:
-        return str(error) or type(error).__name__
-    return f"{error.strerror}: {os.fsdecode(error.filename)}" if error.filename else error.strerror
 
 
 class _Running:
@@ -228,7 +166,7 @@ class _Running:
 
     def __init__(
         self,
-        started: _Started,
+        started: Started,
         stdin: bytes,
         max_output: int,
         on_line: Callable[[bytes], Awaitable[None]] | None,

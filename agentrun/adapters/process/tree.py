@@ -112,6 +112,14 @@ def _marked(
     return Tree(lambda one: carries(one.pid, items), spare, is_forced=is_forced, kill=kill)
 
 
+def belongs(root: int, items: frozenset[bytes], one: Proc) -> bool:
+    """Whether it is of the session or group of `root`, or carries the marker `items`.
+
+    The root's number stands for its session and group as long as its exit status is not collected.
+    """
+    return root in (one.pid, one.sid, one.pgid) or carries(one.pid, items)
+
+
 class Tree:
     """The processes that belong together, followed from one look at /proc to the next."""
 

@@ -1,0 +1,173 @@
+"""A server of tools: started or connected to, asked what it offers, and left."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+
+from agentrun.adapters.mcp.transport import over
+from agentrun.adapters.process import CannotStart, Peer, open_peer
+from agentrun.adapters.surroundings import Surroundings
+from agentrun.adapters.tools.telling import how_it_ended, with_stderr
+from agentrun.config import McpConfig
+
+# Seconds until a server has said what it offers. One that is fetched from a package registry first takes its time.
+STARTING_SECONDS = 120.0
+
+# Seconds for a program whose output is over to end.
+ENDING_SECONDS = 1.0
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class Unusable(Exception):
+    """The server cannot be started, reached or understood; says why."""
+
+
+class McpServer:
+    """The server that `config` describes. A program runs in `directory` unless the configuration names another.
+
+    `secrets` are the variables that it must not inherit; those that its own settings name are given to it.
+    """
+
+    def __init__(
+        self, config: McpConfig, surroundings: Surroundings, *, directory: str, secrets: Collection[str]
+    ) -> None:
+        self.config = config
+        self._surroundings = surroundings
+        self._directory = directory
+        self._secrets = secrets
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Connection]:
+        """The server with its tools, for as long as the block is. Raises Unusable, perhaps in a group."""
+        async with AsyncExitStack() as stack:
+            connection = await self._connect(stack)
+            try:
+                with anyio.fail_after(STARTING_SECONDS):
+                    await connection.begin()
+            except TimeoutError as error:
+                raise Unusable(await connection.why(f"it did not answer within {STARTING_SECONDS:g} s")) from error
+            yield connection
+
+    async def _connect(self, stack: AsyncExitStack) -> Connection:
+        from mcp import ClientSession
+        from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+        from mcp_types import Implementation
+
+        from agentrun import __version__
+
+        peer = None
+        if self.config.url is None:
+            try:
+                peer = await stack.enter_async_context(self._open_peer())
+            except CannotStart as error:
+                raise Unusable(str(error)) from error
+            streams = await stack.enter_async_context(over(peer))
+        else:
+            streams = await stack.enter_async_context(self._over_http())
+        us = Implementation(name="agentrun", version=__version__)
+        dispatcher: Any = JSONRPCDispatcher(*streams)
+        session = await stack.enter_async_context(ClientSession(client_info=us, dispatcher=dispatcher))
+        return Connection(self.config, session, dispatcher, peer)
+
+    def _open_peer(self) -> Any:
+        config = self.config
+        name = f"mcp:{config.name}"
+        environment = self._surroundings.environment_for(name, "", self._secrets)
+        del environment["AGENTRUN_IDEMPOTENCY_KEY"]  # each call has its own, which goes along with it
+        return open_peer(
+            [config.command or "", *map(self._filled, config.args)],
+            cwd=os.path.join(self._directory, config.cwd or ""),
+            env=environment | {key: self._filled(value) for key, value in config.env.items()},
+            marker=self._surroundings.marker(name),
+            grace=config.grace,
+        )
+
+    @asynccontextmanager
+    async def _over_http(self) -> AsyncIterator[tuple[Any, Any]]:
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
+
+        headers = {key: self._filled(value) for key, value in self.config.headers.items()}
+        async with (
+            create_mcp_http_client(headers=headers) as client,
+            streamable_http_client(self._filled(self.config.url or ""), http_client=client) as streams,
+        ):
+            yield streams
+
+    def _filled(self, text: str) -> str:
+        """`text` with each `${NAME}` replaced by that variable. Raises Unusable if there is none."""
+        return filled(text, self._surroundings.environment)
+
+
+def filled(text: str, environment: Mapping[str, str]) -> str:
+    """`text` with each `${NAME}` replaced by that variable of `environment`. Raises Unusable if there is none."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in environment:
+            raise Unusable(f"its settings need the variable {match[1]}, which is not set")
+        return environment[match[1]]
+
+    return _VARIABLE.sub(value, text)
+
+
+class Connection:
+    """A server that has been reached. `tools` are what it offers, in its own words.
+
+    `raw` is the layer below `session`, for what the library does not speak: calls that become tasks.
+    """
+
+    def __init__(self, config: McpConfig, session: Any, raw: Any, peer: Peer | None) -> None:
+        self.config = config
+        self.session = session
+        self.raw = raw
+        self.tools: list[Any] = []
+        self.has_tasks = False
+        self._peer = peer
+        self._lost: str | None = None
+
+    async def begin(self) -> None:
+        """Shakes hands and asks for the tools. Raises Unusable."""
+        from mcp import MCPError
+        from mcp_types import PaginatedRequestParams
+        from pydantic import ValidationError
+
+        try:
+            hello = await self.session.initialize()
+            tasks = hello.capabilities.tasks
+            self.has_tasks = bool(tasks and tasks.requests and tasks.requests.tools and tasks.requests.tools.call)
+            cursor, is_more = None, True
+            while is_more:
+                page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+                self.tools += page.tools
+                cursor = page.next_cursor
+                is_more = cursor is not None
+        # RuntimeError: it speaks a version of the protocol that the library does not.
+        except (MCPError, ValidationError, RuntimeError, OSError) as error:
+            raise Unusable(await self.why(str(error))) from error
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing can be asked of the server any more."""
+        return self._lost is not None or (self._peer is not None and self._peer.exited.is_set())
+
+    def lost(self, why: str) -> None:
+        """The connection broke off."""
+        self._lost = why
+
+    async def why(self, said: str) -> str:
+        """`said`, or what is known of the end of the program if it has ended."""
+        if self._peer is None:
+            return self._lost or said
+        # Its output can be over a moment before it is.
+        with anyio.move_on_after(ENDING_SECONDS):
+            await self._peer.exited.wait()
+        outcome = self._peer.outcome()
+        ended = outcome.exit_code is not None or outcome.signal is not None
+        return with_stderr(f"the server has ended ({how_it_ended(outcome)})" if ended else said, outcome)
