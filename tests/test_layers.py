@@ -67,13 +67,14 @@ ONLY_IN = [
             | {"anyio.open_process", "anyio.run_process", "anyio.to_process"}
             | {"concurrent.futures.ProcessPoolExecutor"}
         ),
-        ("adapters.process", "commands.execution"),
+        # The agent for tests is a program of its own, and starts what others have to end.
+        ("adapters.process", "commands.execution", "testing.acp_agent"),
         "every process that is started must be stopped with all its descendants, and one place knows how",
     ),
     OnlyIn(
         frozenset({"os.environ", "os.environb", "os.getenv", "os.getenvb", "os.putenv", "os.unsetenv"})
         | {"getpass.getuser"},
-        ("cli.options", "api", "adapters"),
+        ("cli.options", "api", "adapters", "testing.acp_agent"),
         "library code takes what it needs as arguments; adapters make their children's environment",
     ),
     OnlyIn(
@@ -164,8 +165,12 @@ FORBIDDEN = [
     ("store.runs", "from os import execv", "1: os.execv belongs in adapters.process"),
     ("executor", "import asyncio\nasyncio.create_subprocess_exec()", "2: asyncio.create_subprocess_exec"),
     ("executor", "import anyio\nanyio.open_process([])", "2: anyio.open_process belongs in adapters.process"),
-    ("config", "import os\nos.environ['HOME']", "2: os.environ belongs in cli.options, api, adapters alone"),
-    ("cli.app", "from os import getenv", "1: os.getenv belongs in cli.options, api, adapters alone"),
+    (
+        "config",
+        "import os\nos.environ['HOME']",
+        "2: os.environ belongs in cli.options, api, adapters, testing.",
+    ),
+    ("cli.app", "from os import getenv", "1: os.getenv belongs in cli.options, api, adapters, testing."),
     ("commands.show", "print('x')", "1: print belongs in cli, render alone"),
     ("commands.show", "import sys\nsys.stdout.write('x')", "2: sys.stdout belongs in cli, render alone"),
     ("agent.loop", "import sys\nx = sys.stderr", "2: sys.stderr belongs in cli, render alone"),

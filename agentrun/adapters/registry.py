@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NoReturn
-
 from agentrun.adapters import plugins
+from agentrun.adapters.acp.agent import AcpAgent
 from agentrun.adapters.agents.command import CommandAgent
 from agentrun.adapters.agents.equipped import EquippedAgent
 from agentrun.adapters.agents.opened import OpenedAgent
@@ -40,16 +39,12 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
 
     Raises ConfigError for what this version cannot drive, and for a script that is none.
     """
-    if agent.kind == "command":
-        # A program of the configuration lies where that says; one of the command line, where the session was made.
-        directory = os.path.abspath(config.directory) if agent.name in config.agents else ""
-        return CommandAgent(agent, surroundings, directory=directory, secrets=_secrets(config))
     if agent.kind not in _KINDS:
         settings = AgentSettings(agent.name, agent.settings, os.path.abspath(config.directory), surroundings)
         user = f"agent {agent.name!r}: kind = {agent.kind!r}"
         return plugins.make(plugins.AGENTS, agent.kind, settings, Agent, user=user, built_in=_KINDS)  # type: ignore[type-abstract]
     if agent.kind != "loop":
-        _refuse(agent, f'agents of kind "{agent.kind}"', 'agents of kind "loop" or "command"')
+        return _outside(config, agent, surroundings)
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens, agent.compact_above_tokens)
     model = build_model(config, agent, surroundings)
 
@@ -61,6 +56,15 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
     equipped = EquippedAgent(loop, tools, servers) if servers else loop(tools)
     held = [part for part in (model, *tools) if isinstance(part, Opened)]
     return OpenedAgent(equipped, held) if held else equipped
+
+
+def _outside(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
+    # A program of the configuration lies where that says; one of the command line, where the session was made.
+    directory = os.path.abspath(config.directory) if agent.name in config.agents else ""
+    if agent.kind == "command":
+        return CommandAgent(agent, surroundings, directory=directory, secrets=_secrets(config))
+    check_extra("acp", "acp")
+    return AcpAgent(agent, surroundings, directory=directory, secrets=_secrets(config))
 
 
 def build_checks(config: Config, agent: AgentConfig, surroundings: Surroundings) -> list[Check]:
@@ -103,7 +107,3 @@ def _server(config: Config, name: str, surroundings: Surroundings) -> McpServer:
 def _secrets(config: Config) -> set[str]:
     """The variables that no tool and no agent from outside must inherit."""
     return key_variables(config.agents.values())
-
-
-def _refuse(agent: AgentConfig, what: str, instead: str) -> NoReturn:
-    raise ConfigError(f"agent {agent.name!r}: this version of agentrun cannot drive {what} yet, only {instead}")

@@ -274,6 +274,20 @@ def check(
     return checking.check(ctx.obj, session, repair=repair)
 
 
+@app.command()
+def acp(ctx: typer.Context, agent: Agent = None) -> int:
+    """Serve an editor by the Agent Client Protocol, over standard input and output.
+
+    A prompt is a run that goes on if the editor goes away; only its cancel cancels.
+
+    \b
+    agentrun acp --agent analyst
+    """
+    from agentrun.cli.acp.serving import serve
+
+    return serve(ctx.obj, agent)
+
+
 app.add_typer(app_sessions.app)
 app.add_typer(app_configuring.app)
 app.add_typer(recovering.app)

@@ -71,7 +71,6 @@ REFUSED = [
     ('model = "scripted:nosuch.json"', "nosuch.json cannot be read"),
     ('kind = "lop"', "kind = 'lop': there is no 'lop'; did you mean 'loop'?"),
     ('model = "scripted:script.json"\nsettings = {x = 1}', "settings are for plug-ins, 'scripted' is none"),
-    ('kind = "acp"\ncommand = ["x"]', 'cannot drive agents of kind "acp" yet, only agents of kind "loop"'),
 ]
 
 
@@ -81,9 +80,3 @@ def test_what_cannot_be_driven_is_refused(tmp_path: Path, keys: str, says: str) 
     with pytest.raises(ConfigError) as refused:
         build_agent(config, config.agent(None), surroundings(tmp_path))
     assert says in str(refused.value)
-
-
-@pytest.mark.parametrize("name", ["acp:opencode acp"])
-def test_agents_from_the_command_line_are_refused_too(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot drive"):
-        build_agent(Config(), Config().agent(name), surroundings(tmp_path))

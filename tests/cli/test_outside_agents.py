@@ -41,10 +41,7 @@ def test_cancel_ends_all_that_the_command_started(home: Any, until: Until) -> No
     run = home.detach(session, "go")
     draft = home.run_dir(run) / "report.draft.md"
     until(lambda: draft.exists() and draft.read_text() == "working\n")
-    cancelled = home.run("cancel", run, "--wait") if "--wait" in home.run("cancel", "--help").text else None
-    if cancelled is None:
-        home.run("cancel", run)
-        home.wait_for_status(run, "cancelled")
+    assert home.run("cancel", run, "--wait").code == 0
     assert home.status(run) == "cancelled"
     assert home.marked(session) == []
     (finished,) = home.events(run, "model.request.finished")
@@ -78,3 +75,49 @@ def test_a_command_that_fails_fails_the_run(home: Any) -> None:
     assert sent.out == b""
     assert "exit 3: no key" in sent.said
     assert not (home.run_dir(f"{session}/run-1") / "report.md").exists()
+
+
+def small_agent(home: Any) -> str:
+    return f"acp:env HEARD={home.path / 'heard'} {sys.executable} -m agentrun.testing.acp_agent"
+
+
+@pytest.mark.slow
+def test_an_agent_that_speaks_acp_keeps_its_conversation_with_the_session(home: Any) -> None:
+    # covers A26 A40
+    pytest.importorskip("acp", reason="needs the extra acp")
+    session = home.new("--agent", small_agent(home))
+    assert home.run("send", session, "one read").code == 0
+    document = json.loads((home.session_dir(session) / "session.json").read_bytes())
+    (kept,) = document["remoteIds"].values()
+    assert kept.startswith("small-")
+    again = home.run("send", session, "recall")
+    assert again.text.strip() == "['one', 'read']", again.said
+    assert home.marked(session) == []
+
+
+@pytest.mark.slow
+def test_a_permission_is_given_from_elsewhere_to_a_run_that_waits_on_disk(home: Any, until: Until) -> None:
+    # covers A40
+    pytest.importorskip("acp", reason="needs the extra acp")
+    session = home.new("--agent", small_agent(home))
+    assert home.run("send", session, "permission").code == 5
+    assert home.marked(session) == []
+    assert home.run("deny", session, "--note", "not today").code == 0
+    run = f"{session}/run-1"
+    home.wait_for_status(run, "completed")
+    (report,) = [each["text"] for each in home.messages(session) if each["mode"] == "report"]
+    assert "[The user has denied rm -r x: not today]".replace(" ", "") in report.replace(" ", "")
+
+
+@pytest.mark.slow
+def test_a_cancel_is_told_to_an_agent_and_ends_all_that_it_started(home: Any, until: Until) -> None:
+    # covers A45 A46; case C7
+    pytest.importorskip("acp", reason="needs the extra acp")
+    session = home.new("--agent", small_agent(home))
+    run = home.detach(session, "hang-edit")
+    home.wait_for_event(run, "tool.started")
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.marked(session) == []
+    (ended,) = home.events(run, "tool.finished")
+    assert ended["payload"]["status"] == "succeeded"
+    assert "session/cancel" in (home.path / "heard").read_text()

@@ -6,6 +6,7 @@ no end of, what may have happened.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import anyio
@@ -31,12 +32,17 @@ class Call(NamedTuple):
 class Activity:
     """The calls of one turn."""
 
-    def __init__(self, stretch: Stretch, transcript: Transcript, turn_id: str) -> None:
+    def __init__(self, stretch: Stretch, transcript: Transcript, turn_id: Callable[[], str]) -> None:
         self._stretch = stretch
         self._transcript = transcript
         self._turn_id = turn_id
         self._registered: dict[str, tuple[str, Call]] = {}  # what has no outcome yet, with its operation id
         self._started: set[str] = set()
+
+    @property
+    def under_way(self) -> set[str]:
+        """The calls that have begun and have no outcome yet."""
+        return set(self._started)
 
     def operation_id(self, call_id: str) -> str | None:
         """The operation of a call that has no outcome yet."""
@@ -50,7 +56,7 @@ class Activity:
         operation_id = self._transcript.catch_up(self._stretch.events).next_operation_id
         event = ToolRegistered(
             operation_id=operation_id,
-            turn_id=self._turn_id,
+            turn_id=self._turn_id(),
             tool_call_id=call.call_id,
             tool_name=call.name,
             arguments=call.arguments,
@@ -62,6 +68,17 @@ class Activity:
         self._registered[call.call_id] = (operation_id, call)
         await self._stretch.record(event)
         return operation_id
+
+    async def wanted(self, call: Call) -> str:
+        """The agent asks whether it may make this call; its operation, of which nothing has begun.
+
+        Some agents call a call begun before they ask: that was no start of it.
+        """
+        if call.call_id in self._started:
+            operation_id = self._forget(call.call_id)
+            event = ToolFinished(operation_id, 1, Status.CANCELLED, error="its agent asks for it first")
+            await record_fact(self._stretch, event)
+        return await self.registered(call)
 
     async def started(self, call: Call) -> None:
         """The call is under way."""

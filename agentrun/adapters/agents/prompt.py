@@ -25,12 +25,25 @@ def prompt_text(stretch: Stretch, transcript: Transcript, *, remembers: bool) ->
     parts = [] if remembers else list(_so_far(stretch, answered))
     if not answered:
         parts += _reports(stretch)
-    if any(turn.request and turn is not fresh[-1] for turn in fresh):
-        parts.append(INTERRUPTED)
+    allowed = list(_permissions(answered))
+    if allowed or any(turn.request and turn is not fresh[-1] for turn in fresh):
+        parts += [INTERRUPTED, *allowed]
     if answered and (not_passed := not_passed_text(answered[-1])):
         parts.append(not_passed)
     parts += [stretch.input(seq).text for turn in fresh for seq in sorted(turn.inputs)]
     return "\n\n".join(parts)
+
+
+def _permissions(answered: list[Turn]) -> Iterator[str]:
+    """What the user said to the calls that the agent waited with when it was stopped."""
+    for ask in answered[-1].asks if answered else ():
+        if ask.operation_id is not None and ask.answered:
+            call = next(
+                (each for turn in answered for each in turn.calls if each.operation_id == ask.operation_id), None
+            )
+            name = call.name if call else ask.operation_id
+            note = f": {ask.note}" if ask.note else ""
+            yield f"[The user has {'allowed' if ask.approved else 'denied'} {name}{note}]"
 
 
 def _answered_and_fresh(transcript: Transcript) -> tuple[list[Turn], list[Turn]]:

@@ -16,12 +16,16 @@ from agentrun.agent.checks import failed_checks
 from agentrun.agent.events import RequestFinished, ToolFinished
 from agentrun.agent.loop import NO_REPORT, settle_lost
 from agentrun.agent.protocols import Question, Stretch
-from agentrun.agent.transcript import Transcript, Turn
+from agentrun.agent.transcript import Ask, Transcript, Turn
 from agentrun.records.codec import Doc
 from agentrun.states import OperationStatus as Status
 
 # Reports in a row that may fail their checks before the run does.
 DRAFTS = 5
+
+
+# In the `extra` of a reply with which an agent's turn was not over: it waited for the user.
+PAUSED = "paused"
 
 
 class Said(NamedTuple):
@@ -45,13 +49,47 @@ class AgentFailed(Exception):
 class Exchange:
     """One turn under way: what the agent is told, and where what it does is recorded."""
 
-    def __init__(self, stretch: Stretch, transcript: Transcript, turn_id: str, operation_id: str) -> None:
+    def __init__(self, stretch: Stretch, transcript: Transcript, name: str) -> None:
         self.stretch = stretch
         self.transcript = transcript
-        self.operation_id = operation_id
-        self.activity = Activity(stretch, transcript, turn_id)
+        self.operation_id = transcript.next_operation_id
+        self.turn_id = transcript.next_turn_id
+        self.activity = Activity(stretch, transcript, lambda: self.turn_id)
         self.draft_failed = False
+        self.said_before = ""
+        self._name = name
         self._pieces: list[str] = []
+
+    async def begin(self, *, at_rest: bool) -> None:
+        """Delivers what the user has said, and registers the request."""
+        await self.stretch.begin_request(
+            self._name, turn_id=self.turn_id, operation_id=self.operation_id, attempt=1, at_rest=at_rest
+        )
+        self.transcript.catch_up(self.stretch.events)
+
+    async def put(self, question: Question) -> Ask:
+        """Asks the user in the middle of the agent's turn.
+
+        What it has said so far ends one request, and another one begins with the answer: a run that waits has no
+        request under way. Does not return if nobody is there; the next stretch goes on then.
+        """
+        text = question.text if question.kind == "question" else None
+        said = RequestFinished(
+            self.operation_id, 1, Status.SUCCEEDED, None, self.text, question=text, extra={PAUSED: True}
+        )
+        await record_fact(self.stretch, said)
+        await self.stretch.ask(question)
+        turn = self.transcript.catch_up(self.stretch.events).last
+        assert turn
+        self.said_before, self._pieces = self.text or self.said_before, []
+        self.operation_id, self.turn_id = self.transcript.next_operation_id, self.transcript.next_turn_id
+        await self.begin(at_rest=False)
+        return turn.asks[-1]
+
+    def last_input(self) -> str:
+        """What the user has said last."""
+        turn = self.transcript.last
+        return self.stretch.input(max(turn.inputs)).text if turn and turn.inputs else ""
 
     @property
     def text(self) -> str:
@@ -106,6 +144,9 @@ class Turns:
             await self._request(at_rest=False)
         elif turn.reply is None:
             await self._after_break(turn)
+        elif turn.reply.extra.get(PAUSED) and not turn.reply.question:
+            # Its agent was stopped while it waited for a permission, and asks again for it if it still wants it.
+            await self._request(at_rest=True)
         elif turn.reply.question and not (turn.question and turn.question.answered):
             await self._stretch.ask(Question("question", turn.reply.question))
         elif turn.reply.question:
@@ -140,26 +181,20 @@ class Turns:
         """One turn of the agent. Returns once its reply is recorded."""
         # Checks of a draft are operations too, and have come since.
         await self._check_drafts(self._transcript.catch_up(self._stretch.events))
-        turn_id, operation_id = self._transcript.next_turn_id, self._transcript.next_operation_id
-        exchange = Exchange(self._stretch, self._transcript, turn_id, operation_id)
+        exchange = Exchange(self._stretch, self._transcript, self._name)
         try:
-            await self._stretch.begin_request(
-                self._name, turn_id=turn_id, operation_id=operation_id, attempt=1, at_rest=at_rest
-            )
-            self._transcript.catch_up(self._stretch.events)
+            await exchange.begin(at_rest=at_rest)
             said = await self._ask(exchange)
         except AgentFailed as failure:
             await self._end(exchange, Status.FAILED, error=failure.reason)
             await self._stretch.fail(f"the agent {self._name} failed: {failure.reason}")
         except BaseException as error:
-            if not self._is_open(operation_id):
-                raise  # the stop came before the request was registered
             is_bug = isinstance(error, Exception) and not exchange.draft_failed
             text = f"{type(error).__name__}: {error}" if is_bug else None
             await self._end(exchange, Status.FAILED if is_bug else Status.CANCELLED, error=text)
             raise
         await exchange.activity.close("the agent said no more of it", stopped=False)
-        await record_fact(self._stretch, _reply(operation_id, said))
+        await record_fact(self._stretch, _reply(exchange.operation_id, said))
 
     def _is_open(self, operation_id: str) -> bool:
         last = self._transcript.catch_up(self._stretch.events).last
@@ -175,6 +210,8 @@ class Turns:
 
     async def _end(self, exchange: Exchange, status: Status, *, error: str | None) -> None:
         await exchange.activity.close("its agent was stopped", stopped=True)
+        if not self._is_open(exchange.operation_id):
+            return  # the stop came before the request was registered, or while the user was asked
         event = RequestFinished(exchange.operation_id, 1, status, None, exchange.text, error=error)
         await record_fact(self._stretch, event)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from agentrun.adapters.agents.held import Unusable
 from agentrun.adapters.mcp.transport import over
 from agentrun.adapters.process import CannotStart, Peer, open_peer
 from agentrun.adapters.surroundings import Surroundings
@@ -23,10 +24,6 @@ STARTING_SECONDS = 120.0
 ENDING_SECONDS = 1.0
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-class Unusable(Exception):
-    """The server cannot be started, reached or understood; says why."""
 
 
 class McpServer:

@@ -5,7 +5,9 @@ A new kind is a new row of `KINDS`: how to make one that answers, one that fails
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +16,7 @@ import anyio
 import pytest
 
 import agentrun
+from agentrun.adapters.acp.agent import AcpAgent
 from agentrun.adapters.agents.command import CommandAgent
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.loop import LoopAgent
@@ -43,6 +46,16 @@ def command(directory: Path, script: str) -> Agent:
     surroundings = Surroundings(here, None, "ann", "session-test", "run-1", here, here, environment)
     config = AgentConfig("cli", kind="command", command=("sh", "-c", script), effect="read")
     return CommandAgent(config, surroundings, directory=here, secrets=())
+
+
+def acp(directory: Path, *arguments: str) -> Agent:
+    """The small agent, doing the same in each turn whatever it is told: see its flags."""
+    here = str(directory)
+    environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    environment["HEARD"] = str(directory / "heard")
+    surroundings = Surroundings(here, None, "ann", "session-test", "run-1", here, here, environment)
+    program = (sys.executable, "-m", "agentrun.testing.acp_agent", *arguments)
+    return AcpAgent(AgentConfig("small", kind="acp", command=program), surroundings, directory=here, secrets=())
 
 
 def command_that_answers(directory: Path, texts: tuple[str, ...]) -> Agent:
@@ -89,6 +102,12 @@ KINDS = {
         stuck=lambda directory: command(directory, "echo some of it; exec sleep 3600"),
     ),
 }
+if importlib.util.find_spec("acp"):
+    KINDS["acp"] = Kind(
+        answering=lambda directory, texts: acp(directory, "says", *texts),
+        failing=lambda directory: acp(directory, "dies"),
+        stuck=lambda directory: acp(directory, "hangs"),
+    )
 STARTS = {E.MODEL_REQUEST_STARTED, E.TOOL_REGISTERED, E.TOOL_STARTED, E.INPUT_DELIVERED}
 
 
@@ -181,6 +200,7 @@ def test_another_stretch_goes_on_where_this_one_was_left(kind: Kind, tmp_path: P
     if first.run.is_over:
         return
     second = FakeStretch.after(first.events, first.messages)
+    second.remote_ids.update(first.remote_ids)
     assert drive(second, agent) is RunStatus.COMPLETED
     delivered = [e.payload["messageSeqs"] for e in second.events if e.type == E.INPUT_DELIVERED]
     assert delivered == [[1]]
