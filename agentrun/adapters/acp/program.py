@@ -23,6 +23,8 @@ STOPPING_SECONDS = 3.0
 # Seconds for a program whose output is over to end.
 ENDING_SECONDS = 1.0
 METHOD_NOT_FOUND = -32601
+# An extension of the protocol; an agent that has it says so under its name in `_meta` of its capabilities.
+STEERING = "_session/steering"
 
 Handler = Callable[[str, Any, bool], Awaitable[Any]]
 
@@ -80,6 +82,7 @@ class Program:
     def __init__(self, connection: Any, peer: Peer, error: type[Exception]) -> None:
         self.session_id = ""
         self.remembers = False
+        self.can_steer = False
         self._connection = connection
         self._peer = peer
         self._error = error
@@ -102,6 +105,8 @@ class Program:
         )
         if hello.get("protocolVersion") != PROTOCOL_VERSION:
             raise ConnectionError(f"it speaks version {hello.get('protocolVersion')} of the protocol, and not 1")
+        offered = (hello.get("agentCapabilities") or {}).get("_meta") or {}
+        self.can_steer = bool(offered.get(STEERING))
         where: Doc = {"cwd": cwd, "mcpServers": []}
         if known and await self._reopen(hello.get("agentCapabilities") or {}, where | {"sessionId": known}):
             self.session_id, self.remembers = known, True
@@ -152,6 +157,15 @@ class Program:
                 await asyncio.wait({turn})
             if not turn.cancelled():
                 turn.exception()  # it was told, or is of no interest any more
+
+    async def steer(self, text: str) -> bool:
+        """Puts something that the user said into the turn under way; False if the agent wants it as a prompt."""
+        params = {"sessionId": self.session_id, "prompt": [{"type": "text", "text": text}]}
+        try:
+            answer = await self.ask(STEERING, params)
+        except Refused:
+            return False
+        return answer.get("outcome") in ("injected", "startedNewTurn")
 
     async def why(self, said: str) -> str:
         """`said`, or what is known of the end of the program if it has ended."""

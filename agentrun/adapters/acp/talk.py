@@ -27,6 +27,9 @@ from agentrun.records.codec import Doc
 
 # Seconds that a request for a permission waits for the agent's other calls to end.
 SIBLING_SECONDS = 10.0
+# Seconds between two looks for a steer, where the agent can take one in the middle of its turn.
+STEER_SECONDS = 0.3
+_STEER = object()
 CANCELLED: Doc = {"outcome": {"outcome": "cancelled"}}
 
 
@@ -48,6 +51,8 @@ class Talk:
         self._calls: dict[str, Doc] = {}
         self._asked: deque[_Asked] = deque()
         self._has_gap = False
+        self._is_steering = False
+        self._unheard: list[str] = []
 
     async def hear(self, method: str, params: Any, is_notification: bool) -> Any:
         """A message of the program. Raises the library's error for what we do not offer."""
@@ -94,7 +99,7 @@ class Talk:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._take_up, receive)
-                answer = await self.program.prompt(text, meta)
+                answer = await self._answered(text, meta)
                 self._send.close()
                 self._send = None
             return answer
@@ -104,6 +109,37 @@ class Talk:
             with anyio.CancelScope(shield=True):
                 await self._take_up_ends(receive)
             raise
+
+    async def _answered(self, text: str, meta: Doc) -> Doc:
+        """The end of the turn, and of those that what could not be put into it needs."""
+        assert self.program
+        while True:
+            async with anyio.create_task_group() as group:
+                if self.program.can_steer:
+                    group.start_soon(self._look_for_steers)
+                answer = await self.program.prompt(text, meta)
+                group.cancel_scope.cancel()
+            if not self._unheard:
+                return answer
+            text, self._unheard = "\n\n".join(self._unheard), []
+
+    async def _look_for_steers(self) -> None:
+        assert self._exchange
+        while True:
+            await anyio.sleep(STEER_SECONDS)
+            if self._exchange.stretch.is_steered() and not self._is_steering:
+                self._is_steering = True
+                self._send.send_nowait(_STEER)
+
+    async def _steer(self) -> None:
+        """Hands what the user has said to the agent, in the middle of its turn."""
+        assert self._exchange
+        assert self.program
+        await self._exchange.divide()
+        self._is_steering = False
+        text = self._exchange.last_inputs()
+        if text and not await self.program.steer(text):
+            self._unheard.append(text)
 
     async def _take_up(self, receive: Any) -> None:
         try:
@@ -137,6 +173,9 @@ class Talk:
         assert self._exchange
         if isinstance(item, _Asked):
             self._asked.append(item)
+            return
+        if item is _STEER:
+            await self._steer()
             return
         match item.get("sessionUpdate"):
             case "agent_message_chunk":

@@ -73,18 +73,34 @@ class Exchange:
         What it has said so far ends one request, and another one begins with the answer: a run that waits has no
         request under way. Does not return if nobody is there; the next stretch goes on then.
         """
-        text = question.text if question.kind == "question" else None
-        said = RequestFinished(
-            self.operation_id, 1, Status.SUCCEEDED, None, self.text, question=text, extra={PAUSED: True}
-        )
-        await record_fact(self.stretch, said)
+        await self._pause(question.text if question.kind == "question" else None)
         await self.stretch.ask(question)
         turn = self.transcript.catch_up(self.stretch.events).last
         assert turn
+        await self._go_on()
+        return turn.asks[-1]
+
+    async def divide(self) -> None:
+        """Delivers what the user has said in the middle of the agent's turn: one request ends, another one begins."""
+        await self._pause(None)
+        await self._go_on()
+
+    async def _pause(self, question: str | None) -> None:
+        said = RequestFinished(
+            self.operation_id, 1, Status.SUCCEEDED, None, self.text, question=question, extra={PAUSED: True}
+        )
+        await record_fact(self.stretch, said)
+
+    async def _go_on(self) -> None:
+        self.transcript.catch_up(self.stretch.events)
         self.said_before, self._pieces = self.text or self.said_before, []
         self.operation_id, self.turn_id = self.transcript.next_operation_id, self.transcript.next_turn_id
         await self.begin(at_rest=False)
-        return turn.asks[-1]
+
+    def last_inputs(self) -> str:
+        """All that was delivered with the request under way."""
+        turn = self.transcript.last
+        return "\n\n".join(self.stretch.input(seq).text for seq in sorted(turn.inputs)) if turn else ""
 
     def last_input(self) -> str:
         """What the user has said last."""

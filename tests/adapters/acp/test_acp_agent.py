@@ -144,6 +144,23 @@ def test_what_the_user_adds_meanwhile_is_the_next_turn(rig: Rig) -> None:
     assert stretch.report == "['one', 'recall']two "
 
 
+@pytest.mark.parametrize(("flag", "report"), [("steering", "steered: north only"), ("steering-refused", "north only ")])
+def test_a_steer_goes_into_the_turn_where_that_is_offered(rig: Rig, flag: str, report: str) -> None:
+    stretch = FakeStretch("hang")
+
+    def steer(op: str, piece: str, add: Any = stretch.draft) -> Any:
+        if piece == "hanging ":
+            stretch.steer("north only")
+        return add(op, piece)
+
+    stretch.draft = steer  # type: ignore[method-assign]
+    assert rig.drive(stretch, flag) is RunStatus.COMPLETED
+    assert stretch.report == report
+    delivered = [event.payload for event in stretch.events if event.type == E.INPUT_DELIVERED]
+    assert [(each["mode"], each["turnId"]) for each in delivered] == [("prompt", "turn-1"), ("steer", "turn-2")]
+    assert [each.status for each in requests(stretch)] == [S.SUCCEEDED, S.SUCCEEDED]
+
+
 # Permissions and questions.
 
 
