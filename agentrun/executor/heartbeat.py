@@ -46,7 +46,7 @@ class Heartbeat:
         while not self._stop.wait(self._seconds / RENEWALS_PER_LEASE):
             try:
                 with recording(self._session) as writer:
-                    run = self._run_dir.current(writer)
+                    run = self._run_dir.check(self._lease, writer)
                     if run.lease_owner is None:
                         return  # let go of: the run is over, or waits on disk
                     spent = run.usage["executingMs"] + int((self._spent() or 0.0) * 1000)

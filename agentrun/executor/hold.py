@@ -26,7 +26,7 @@ from agentrun.records.lease import Lease
 from agentrun.records.run import Run
 from agentrun.states import EventType
 from agentrun.store import inbox
-from agentrun.store.redo import recording, writing
+from agentrun.store.redo import recording, redo
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
@@ -62,8 +62,15 @@ class Hold:
         self._liveness: int | None = liveness
         self._untold: list[Event] = []
         self._watch = Stopwatch()
-        self.lease = self._claim()
+        self._lease: Lease | None = None
+        self._lease = self._claim()
         self._shown = session.messages.offset_of(self.run_dir.seen.message_seq)
+
+    @property
+    def lease(self) -> Lease:
+        """The lease under which all of this is written."""
+        assert self._lease is not None
+        return self._lease
 
     # --- what the executor's other tasks call
 
@@ -156,11 +163,18 @@ class Hold:
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
+        """As `writing`; but one that was fenced out completes nothing either that others left in the run."""
         try:
-            with writing(self.session) as writer:
+            with recording(self.session) as writer:
+                if self._is_ours(writer):
+                    self.session.check_writable()
+                    redo(writer)
                 yield writer
         finally:
             self._tell()
+
+    def _is_ours(self, writer: Writer) -> bool:
+        return self._lease is None or self._going_on(writer) is not None or not self.fenced
 
     def _tell(self) -> None:
         """Tells the audience what was stored. A script keeps what it is told, numbers too: so that has to last."""

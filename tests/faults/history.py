@@ -87,7 +87,7 @@ class Ledger:
                 self.sessions.add(doc["session"]["sessionId"])
                 for run in doc.get("runs", ()):
                     self._told(run)
-            elif "runId" in doc:
+            elif "runId" in doc and "createdAt" in doc:
                 self._told(doc)
 
     def _told(self, run: Doc) -> None:

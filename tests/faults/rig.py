@@ -242,7 +242,7 @@ class Stage:
         if self.root.exists():
             shutil.copytree(self.root, self._kept)
         self._kept_ledger = self.ledger.copy()
-        self._kept_effects = self._effects()
+        self._kept_effects = self.effects()
 
     def put_back(self) -> None:
         """Makes the tree what it was at `keep`."""
@@ -344,14 +344,15 @@ class Stage:
             return dict(json.loads(path.read_bytes()))
         return None
 
-    def _effects(self) -> list[str]:
+    def effects(self) -> list[str]:
+        """What the tools that write have done, one line each: the run and the operation."""
         path = self.base / "effects"
         return path.read_text().splitlines() if path.exists() else []
 
     def _check_effects(self) -> list[str]:
         """Each write happened at most once per dispatch, and what is told of it is true."""
         found = []
-        happened = Counter(self._effects())
+        happened = Counter(self.effects())
         if not list(self.root.glob(f"accounts/*/sessions/{SESSION}")):
             return [f"{name} happened without a session" for name in happened]
         told: set[str] = set()

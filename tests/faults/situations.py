@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from history import messages_of, runs_of
+from recovering import lost_over_a_read, then_it_is_recovered, unknown
 from rig import DONE, NOT_OVER, SESSION, WAITING, Stage, aftermath, until
 
 
@@ -156,6 +157,13 @@ SITUATIONS = {
     "cancel a queued run": Situation(queued, ("cancel", SESSION), then_go_on),
     "cancel a waiting run": Situation(waiting, ("cancel", SESSION), then_go_on),
     "cancel": Situation(a_session, ("cancel", SESSION), then_go_on, begin=hold),
+    "send, then recover": Situation(a_session, ("send", SESSION, "whole"), then_it_is_recovered, text="whole", every=2),
+    "recover": Situation(lost_over_a_read, ("recover",), then_it_is_recovered),
+    "recover a lost write": Situation(lost, ("recover",), then_it_is_recovered),
+    "reconcile": Situation(
+        unknown, ("reconcile", f"{SESSION}/run-1", "op-2", "--as", "succeeded"), then_it_is_recovered
+    ),
+    "resume": Situation(lost_over_a_read, ("resume", SESSION), then_it_is_recovered, every=2),
     "cancel a lost run": Situation(lost, ("cancel", SESSION), then_go_on),
     "cancel a lost run again": Situation(cancelling_and_lost, ("cancel", SESSION), then_go_on),
 }
