@@ -108,7 +108,7 @@ parameters = { type = "object", properties = { file = { type = "string" } }, req
 effect = "read"
 """
     stretch = FakeStretch("How many lines has the file notes.txt?")
-    driven = agent(tmp_path, 'tools = ["count_lines"]\nmax_turns = 3', tools)
+    driven = agent(tmp_path, 'tools = ["count_lines"]\nmax_turns = 3\nmax_output_tokens = 120', tools)
     assert anyio.run(stretch.drive, driven) in (RunStatus.COMPLETED, RunStatus.FAILED)
     calls = [each for each in stretch.operations if each.kind == "tool"]
     assert calls
