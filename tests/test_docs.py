@@ -330,7 +330,7 @@ STORY = """
 export AGENTRUN_ROOT=$PWD
 agentrun new "a session" --id look >&2
 look=$(echo accounts/*/sessions/look)
-agentrun send look "all of it" --key k-1 >&2 || test $? = 5
+agentrun send look "all of it" --key k-1 --attach agentrun.toml >&2 || test $? = 5
 agentrun approve look --note "go on" >&2
 agentrun show -f look >&2 || test $? = 5
 agentrun steer look "not the red one" >&2

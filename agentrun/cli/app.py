@@ -63,6 +63,9 @@ Key = Annotated[str | None, typer.Option(metavar="KEY", help="the same key and t
 IfEnded = Annotated[str | None, typer.Option(metavar="prompt", help="if the run has ended: begin a new one")]
 Agent = Annotated[str | None, typer.Option(metavar="NAME", help="an agent of the configuration")]
 Files = Annotated[list[str] | None, typer.Option("--file", metavar="FILE", help="add the text of a file")]
+Attach = Annotated[
+    list[str] | None, typer.Option("--attach", metavar="FILE|shared:NAME", help="let the run have a file as it is now")
+]
 Detach = Annotated[bool, typer.Option("--detach", help="return once accepted; the run goes on without this terminal")]
 Timeout = Annotated[str | None, typer.Option(metavar="10m", help="executing time after which the run ends")]
 
@@ -119,6 +122,7 @@ def send(
     ref: Annotated[
         list[str] | None, typer.Option(metavar="RUN", help="let the run cite an earlier run's report")
     ] = None,
+    attach: Attach = None,
     timeout: Timeout = None,
 ) -> int:
     """Say something to a session: a prompt, a follow-up or an answer, whichever fits.
@@ -127,9 +131,12 @@ def send(
     agentrun send @last "analyse why revenue dropped"
     git diff | agentrun send @last "review this" -
     agentrun send @last "and stock?" --ref run-1 --detach
+    agentrun send @last "summarise these" --attach week12.csv --attach shared:notes.md
     """
     words = sending.Words(text or [], file or [])
-    asked = sending.Asked(mode, if_busy, if_ended, key, expect_seq, agent, tuple(ref or ()), timeout, detach)
+    asked = sending.Asked(
+        mode, if_busy, if_ended, key, expect_seq, agent, tuple(ref or ()), timeout, detach, tuple(attach or ())
+    )
     return sending.send(ctx.obj, session, words, asked)
 
 

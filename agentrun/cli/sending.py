@@ -13,6 +13,7 @@ from agentrun.cli.executing import collect_signals, execute_here
 from agentrun.cli.options import Options
 from agentrun.cli.watching import watch
 from agentrun.commands import control, sessions
+from agentrun.commands.attaching import read_files
 from agentrun.commands.control import MODES, IfBusy
 from agentrun.commands.execution import make_order, start_detached
 from agentrun.commands.names import Target, find, run_name
@@ -44,6 +45,7 @@ class Asked(NamedTuple):
     references: tuple[str, ...] = ()
     timeout: str | None = None
     detach: bool = False
+    files: tuple[str, ...] = ()
 
 
 def new(options: Options, title: str, *, session_id: str | None, agent: str | None, text: str | None) -> int:
@@ -174,6 +176,7 @@ def _saying(place: Place, target: Target, text: str, asked: Asked) -> control.Sa
         if_ended_prompt=asked.if_ended is not None,
         expect_seq=asked.expect_seq,
         references=tuple(run_name(each) for each in asked.references),
+        files=read_files(place.tree, asked.files),
         stay=not asked.detach,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from agentrun.commands.attaching import AttachedFile
 from agentrun.commands.execution import check_executable, start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
@@ -45,6 +46,7 @@ class Saying(NamedTuple):
     if_ended_prompt: bool = False
     expect_seq: int | None = None
     references: tuple[str, ...] = ()
+    files: tuple[AttachedFile, ...] = ()
     drive: bool = True
     stay: bool = False
     parent_run: Doc | None = None
@@ -163,6 +165,7 @@ def _accept(place: Place, writer: Writer, target: Target, saying: Saying) -> Mes
     mode = route(addressee, asked, saying.if_busy)
     if addressee is None or mode == PROMPT:
         return _accept_prompt(writer, saying, standing(addressee, saying.if_busy), mode)
+    _check_brings_nothing(addressee.run, mode, saying)
     if mode == ANSWER:
         run_dir = target.session.run(addressee.run.run_id)
         _check_next_stretch(place, run_dir, addressee.run)
@@ -191,12 +194,25 @@ def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[
     return active if is_prompt else named, saying.mode
 
 
+def _check_brings_nothing(run: Run, mode: str, saying: Saying) -> None:
+    """The run that an input joins has begun, with what its own prompt gave it. Raises ImpossibleMode."""
+    if saying.references or saying.files:
+        raise ImpossibleMode(
+            f"--ref and --attach go with a prompt, and this would be a {mode} to {run.session_id}/{run.run_id}",
+            hint=f"make it a prompt: agentrun send {run.session_id} TEXT --if-busy queue",
+            session_id=run.session_id,
+            run_id=run.run_id,
+        )
+
+
 def _accept_prompt(writer: Writer, saying: Saying, standing: Standing, mode: str) -> Message:
     for run_id in saying.references:
         if writer.session.run(run_id).report() is None:
             raise NotFound(f"{run_id} has no report to cite", session_id=writer.session.session_id, run_id=run_id)
     order = saying.order()._replace(references=saying.references, at_head=standing is Standing.NEXT)
     order = order._replace(parent_run=saying.parent_run)
+    # The last thing before the acceptance: what is refused leaves nothing behind.
+    order = order._replace(attachments=tuple(file.keep(writer) for file in saying.files))
     message, _ = inbox.accept_prompt(writer, saying.said, order, mode)
     return message
 

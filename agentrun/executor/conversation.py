@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from itertools import islice, takewhile
 
 from agentrun.agent.protocols import Conversation
+from agentrun.executor.attachments import with_names
 from agentrun.records.message import Message
 from agentrun.records.run import Run
+from agentrun.records.session import Session
 from agentrun.store.sessions import SessionDir
 from agentrun.store.summaries import read_summary
 
@@ -20,9 +22,8 @@ def earlier_conversation(session: SessionDir, run: Run) -> Conversation:
     summary = read_summary(session)
     covered = summary.message_seq if summary else 0
     document = session.read()
-    # Of copied lines the model learns whose run they speak of: that is no run of this session.
     newer = takewhile(lambda message: message.seq > covered, session.messages_backward())
-    earlier = (message._replace(run_id=document.run_of(message)) for message in newer if message.seq < run.message_seq)
+    earlier = (_told(document, message) for message in newer if message.seq < run.message_seq)
     reports = {run_id: session.run(run_id).report() or "" for run_id in run.references}
     return Conversation(
         messages=list(islice(earlier, MESSAGES))[::-1],
@@ -39,4 +40,9 @@ def messages_before(session: SessionDir, after: int, end: int) -> Iterator[Messa
     for message in session.messages_since(after + 1):
         if message.seq >= end:
             return
-        yield message._replace(run_id=document.run_of(message))
+        yield _told(document, message)
+
+
+def _told(document: Session, message: Message) -> Message:
+    """An earlier message as the model is told it: with the names of its files, and of copied lines whose run it was."""
+    return with_names(message)._replace(run_id=document.run_of(message))

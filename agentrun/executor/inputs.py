@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 
 from agentrun.errors import NotFound
+from agentrun.executor.attachments import with_files
 from agentrun.records.codec import Doc
 from agentrun.records.message import FOLLOW_UP, STEER, Message
 from agentrun.records.run import Run
+from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
@@ -15,19 +17,23 @@ from agentrun.store.writer import Writer
 class Inputs:
     """The user's messages to the run that this process drives."""
 
-    def __init__(self, session: SessionDir) -> None:
+    def __init__(self, session: SessionDir, run_dir: RunDir) -> None:
         self._session = session
+        self._run_dir = run_dir
         self._known: dict[int, Message] = {}
         # The length of the conversation when it was last found to hold no undelivered input.
         self._nothing_waits_at = -1
 
     def message(self, message_seq: int) -> Message:
-        """The message of an `input.delivered` event. Raises NotFound if it cannot be read."""
+        """The message of an `input.delivered` event, with the files that go with it.
+
+        Raises NotFound if it cannot be read.
+        """
         if message_seq not in self._known:
             message = self._session.message_at(message_seq)
             if message is None:
                 raise NotFound(f"message {message_seq} of {self._session.session_id} cannot be read")
-            self._known[message_seq] = message
+            self._known[message_seq] = with_files(self._session, self._run_dir, message)
         return self._known[message_seq]
 
     def is_steered(self, writer: Writer, run: Run) -> bool:
@@ -52,6 +58,6 @@ class Inputs:
         payloads: list[Doc] = []
         for mode, group in groupby(inputs, key=lambda message: message.mode):
             messages = list(group)
-            self._known |= {message.seq: message for message in messages}
+            self._known |= {each.seq: with_files(self._session, self._run_dir, each) for each in messages}
             payloads.append({"messageSeqs": [message.seq for message in messages], "mode": mode, "turnId": turn_id})
         return payloads

@@ -30,12 +30,14 @@ from agentrun.executor.hold import Terms
 from agentrun.executor.inputs import Inputs
 from agentrun.executor.outputs import line_of
 from agentrun.executor.remote_ids import StoredRemoteIds
+from agentrun.records.attachment import attachments_of
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import QUESTION, Message
 from agentrun.records.operation import WRITE
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import inbox
+from agentrun.store.attachments import copy_for_tools
 from agentrun.store.closing import finish
 from agentrun.store.identity import this_actor
 from agentrun.store.sessions import SessionDir
@@ -67,7 +69,8 @@ class StoredStretch(Compacting):
         self._answered = anyio.Event()
         self._stop_children = stop_children
         super().__init__(session, run_id, liveness, terms, audience)
-        self._inputs = Inputs(session)
+        self._inputs = Inputs(session, self.run_dir)
+        self._copy_files()
         self._draft = Draft(self.run_dir)
         self._noted: set[tuple[str, str, int | None]] = set()
         self._claims = Claims(session, self.run_dir)
@@ -77,6 +80,12 @@ class StoredStretch(Compacting):
     def input(self, message_seq: int) -> Message:
         """The message of an `input.delivered` event. Raises NotFound if it cannot be read."""
         return self._inputs.message(message_seq)
+
+    def _copy_files(self) -> None:
+        with self._recording() as writer:
+            run = self.run_dir.check(self.lease, writer)
+            prompt = self.session.message_at(run.message_seq)
+            copy_for_tools(writer, self.run_dir, attachments_of(prompt) if prompt else [])
 
     async def begin_request(
         self, model: str, *, turn_id: str | None, operation_id: str, attempt: int, at_rest: bool

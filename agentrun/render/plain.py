@@ -20,7 +20,7 @@ from agentrun.render.safe import excerpt, padded, shown, shown_line
 from agentrun.render.tables import rows_text
 from agentrun.render.theme import Screen, Span, Style, line, run_status, say
 from agentrun.render.times import age, between, duration, moment
-from agentrun.render.transcript import block, conversation, run_head, usage_words
+from agentrun.render.transcript import attached_lines, block, conversation, run_head, usage_words
 
 __all__ = [
     "about_text",
@@ -92,7 +92,7 @@ def message_text(message: Message, screen: Screen) -> str:
     """One message of a conversation: who, what kind, in which run, and the text in full."""
     who = say(f"{message.role} {message.mode}" if message.mode else message.role, screen)
     head = [Span(f"#{message.seq} {who}", Style.STRONG), Span(f"  {say(message.run_id, screen)}", Style.DIM)]
-    return _text([line(head, screen), *block(message.text, screen)])
+    return _text([line(head, screen), *block(message.text, screen), *attached_lines(message, screen)])
 
 
 def event_text(event: Event, screen: Screen) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from agentrun.records.attachment import attachments_of
 from agentrun.records.codec import Doc, encode_line
 from agentrun.records.message import ANSWER, ENDED, REPORT, Message
 from agentrun.records.message import QUESTION as QUESTION_MODE
@@ -76,7 +77,15 @@ def input_lines(state: InputState, screen: Screen) -> list[str]:
     became = say(input_words(state), screen)
     colour = Style.DIM if state.state == "delivered" else Style.CARE
     head = [marked(USER, screen), Span(f" #{message.seq} {kind}", Style.STRONG), Span(f"  {became}", colour)]
-    return [line(head, screen), *block(message.text, screen)]
+    return [line(head, screen), *block(message.text, screen), *attached_lines(message, screen)]
+
+
+def attached_lines(message: Message, screen: Screen) -> list[str]:
+    """The files that go with a prompt."""
+    return [
+        line([Span(f"{_INDENT}attached {say(each.name, screen)}, {each.size:,} bytes", Style.DIM)], screen)
+        for each in attachments_of(message)
+    ]
 
 
 def input_words(state: InputState) -> str:

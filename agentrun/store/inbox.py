@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from agentrun import ids
 from agentrun.errors import ImpossibleMode, KeyReused, SeqDiffers
+from agentrun.records.attachment import Attachment
 from agentrun.records.codec import Doc, decode, encode_document
 from agentrun.records.message import ANSWER, COMPACT, PROMPT, Message
 from agentrun.records.run import Run
@@ -40,7 +41,7 @@ class Order(NamedTuple):
 
     agent: str | None = None
     references: tuple[str, ...] = ()
-    attachments: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
     timeout: float | None = None
     config: Doc | None = None
     parent_run: Doc | None = None
@@ -112,7 +113,7 @@ def accept_prompt(writer: Writer, said: Input, order: Order, mode: str = PROMPT)
     accept: Doc = {
         "agent": order.agent,
         "references": list(order.references),
-        "attachments": list(order.attachments),
+        "attachments": [attachment.to_doc() for attachment in order.attachments],
         "timeout": order.timeout,
         "config": order.config,
         "parentRun": order.parent_run,

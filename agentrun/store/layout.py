@@ -8,6 +8,7 @@ RUNS = "runs"
 
 ACTIVITY = "activity.jsonl"
 RESOURCES = "resources"
+SHARED = "shared"
 
 SESSION = "session.json"
 MESSAGES = "messages.jsonl"
@@ -15,6 +16,7 @@ SUMMARY = "summary.json"
 SUMMARY = "summary.json"
 ACTIVE = "active"
 KEYS = "keys"
+ATTACHMENTS = "attachments"
 STALE = "stale"
 
 RUN = "run.json"

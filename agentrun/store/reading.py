@@ -5,8 +5,6 @@ Takes no lock and writes nothing; `store.runs` adds what writes.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator
 
 from agentrun.errors import CorruptRecord
@@ -19,13 +17,13 @@ from agentrun.records.run import Run, accepted_run, fold_run
 from agentrun.records.views import Executor, RunView
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import layout
+from agentrun.store.blobs import read_blob
 from agentrun.store.deadlines import is_expired, is_overdue
 from agentrun.store.disk import Directory
 from agentrun.store.locks import is_executor_alive
 from agentrun.store.log import Log
 
 E = EventType
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class RunReader:
@@ -174,12 +172,7 @@ class RunReader:
 
     def blob(self, sha256: str) -> bytes | None:
         """The bytes kept under `sha256`, if they are there and are those."""
-        if not _SHA256.fullmatch(sha256):
-            return None  # a stored field is no path
-        if self.directory.stat(layout.BLOBS) is None:
-            return None
-        data = self.directory.open(layout.BLOBS).read(sha256)
-        return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
+        return read_blob(self.directory, layout.BLOBS, sha256)
 
     def _fold_all(self) -> Run:
         first = next(self.all_events(), None)

@@ -20,6 +20,7 @@ from agentrun.records.message import Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import layout
+from agentrun.store.blobs import keep_blob
 from agentrun.store.deadlines import new_lease, remaining_deadline
 from agentrun.store.disk import Directory
 from agentrun.store.identity import this_process, user_name
@@ -37,7 +38,6 @@ _ALWAYS_SYNCED = frozenset(
         E.RUN_FINISHED, E.RUN_CHILD_ANNOUNCED,
     }
 )  # fmt: skip
-_COPY = 1 << 20
 
 
 class RunDir(RunReader):
@@ -156,18 +156,7 @@ class RunDir(RunReader):
     def write_blob(self, lease: Lease, held: Held, source: BinaryIO) -> Doc:
         """Keeps the rest of `source` under its hash, synced; returns `{sha256 bytes}`."""
         self.check(lease, held)
-        blobs = self.directory.ensure(layout.BLOBS)
-        start = source.tell()
-        digest, size = hashlib.sha256(), 0
-        while chunk := source.read(_COPY):
-            digest.update(chunk)
-            size += len(chunk)
-        name = digest.hexdigest()
-        if blobs.stat(name) is None:
-            source.seek(start)
-            blobs.replace_from(name, source)
-            self.directory.sync()
-        return {"sha256": name, "bytes": size}
+        return keep_blob(self.directory, layout.BLOBS, source)
 
     def write_report(self, held: Held, report: Doc) -> None:
         """Puts the committed bytes in place as `report.md`, if they are not there yet."""

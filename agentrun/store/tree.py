@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from agentrun import clock, ids
-from agentrun.errors import AgentrunError, Ambiguous, Denied, NotFound
+from agentrun.errors import AgentrunError, Ambiguous, Denied, NotFound, UsageError
 from agentrun.records.session import Session
 from agentrun.store import forking, layout, removal
 from agentrun.store.activity import Activity
@@ -62,6 +62,17 @@ class Tree:
         """Frees the room of removed sessions, also of those whose removal was interrupted; returns what it found."""
         sessions = self._sessions()
         return [] if sessions is None else removal.finish(sessions)
+
+    def read_shared(self, name: str, most: int) -> bytes:
+        """The file `name` that the account's sessions share. Raises NotFound, Denied, UsageError above `most` bytes."""
+        account = self._account()
+        where = os.path.join(self.root, layout.ACCOUNTS, self.account, layout.SHARED)
+        found = account.open(layout.SHARED).stat(name) if account and account.stat(layout.SHARED) else None
+        if account is None or found is None:
+            raise NotFound(f"there is no {name} in {where}", hint=f"put it there with: cp {name} {where}/")
+        if found.st_size > most:
+            raise UsageError(f"{where}/{name} has {found.st_size} bytes; at most {most} can be attached")
+        return account.open(layout.SHARED).read(name) or b""
 
     def _put(self, session: Session, lines: Iterable[bytes]) -> SessionDir:
         sessions = self._make_sessions()

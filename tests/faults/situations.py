@@ -43,6 +43,11 @@ def a_session(stage: Stage) -> None:
     assert stage.run("new", "--id", SESSION).code == DONE
 
 
+def a_file(stage: Stage) -> None:
+    a_session(stage)
+    (stage.base / "notes.md").write_text("the notes")
+
+
 def queued(stage: Stage) -> None:
     """A run that was accepted by a process that died before it could execute it."""
     a_session(stage)
@@ -146,6 +151,7 @@ SITUATIONS = {
     "new beside others": Situation(a_session, ("new", "--id", "s2"), then_go_on),
     "send": Situation(a_session, ("send", SESSION, "whole"), then_go_on, text="whole"),
     "send with a key": Situation(a_session, SEND, then_say_it_again, text="whole", every=3),
+    "send with a file": Situation(a_file, (*SEND, "--attach", "notes.md"), then_say_it_again, text="whole", every=3),
     "send to a queued run": Situation(queued, JOIN, then_go_on_by_itself, text="quick"),
     "answer": Situation(waiting, ("send", SESSION, "the whole of it"), then_go_on, text="the whole of it"),
     "steer a waiting run": Situation(waiting, (*STEER, "--key", "k1"), then_go_on, text="only new"),

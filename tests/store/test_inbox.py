@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agentrun.errors import ImpossibleMode, KeyReused, SeqDiffers, TransitionRefused
+from agentrun.records.attachment import Attachment, attachments_of
 from agentrun.states import EventType, RunStatus
 from agentrun.store import inbox
 from agentrun.store.inbox import Input, Order
@@ -35,8 +36,9 @@ def say(session: SessionDir, text: str, key: str | None) -> tuple[int, bool]:
 
 
 def test_a_prompt_is_a_line_that_holds_all_that_its_run_needs(session: SessionDir) -> None:
+    attachment = Attachment("a.csv", "0" * 64, 3, "file")
     order = Order(
-        agent="analyst", references=("run-1",), attachments=("a.csv",), timeout=90.5,
+        agent="analyst", references=("run-1",), attachments=(attachment,), timeout=90.5,
         config={"path": "/c", "sha256": "0"}, parent_run={"sessionId": "s0", "runId": "run-4"}, continues="run-2",
     )  # fmt: skip
     run_dir = trees.accept(session, "text\u2028\x00", key="k", order=order)
@@ -45,6 +47,8 @@ def test_a_prompt_is_a_line_that_holds_all_that_its_run_needs(session: SessionDi
         "seq": 1, "sessionId": "s1", "runId": "run-1", "role": "user", "mode": "prompt", "text": "text\u2028\x00",
         "key": "k", "actor": trees.ACTOR,
     }  # fmt: skip
+    (message,) = session.tail(1)
+    assert attachments_of(message) == [attachment]
     run = run_dir.load()
     assert run.status is RunStatus.QUEUED
     assert (run.agent, run.references, run.timeout, run.continues) == ("analyst", ("run-1",), 90.5, "run-2")

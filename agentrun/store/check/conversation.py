@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 from agentrun import ids
 from agentrun.errors import AgentrunError, CorruptRecord, Denied
+from agentrun.records.attachment import attachments_of
 from agentrun.records.finding import Finding, Kind
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.store import inbox, layout
 from agentrun.store.check.records import look_at_log
-from agentrun.store.check.run import look_at_run
+from agentrun.store.check.run import look_at_blobs, look_at_run
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
 _KNOWN = frozenset(
     {
-        layout.SESSION, layout.MESSAGES, layout.SUMMARY, layout.ACTIVE, layout.KEYS, layout.STALE, layout.RUNS,
+        layout.SESSION, layout.MESSAGES, layout.SUMMARY, layout.ACTIVE, layout.KEYS, layout.ATTACHMENTS,
+        layout.STALE, layout.RUNS,
     }
 )  # fmt: skip
 
@@ -34,6 +36,7 @@ class _Conversation:
         self.prompts: dict[str, Message] = {}
         self.closed: set[str] = set()
         self.keys: list[Finding] = []
+        self.attachments: set[str] = set()
 
     @property
     def newest_queue(self) -> list[str]:
@@ -51,6 +54,7 @@ class _Conversation:
             return
         if message.begins_run:
             self.prompts[message.run_id] = message._replace(text="")
+            self.attachments |= {attachment.sha256 for attachment in attachments_of(message)}
         elif message.mode in (REPORT, ENDED):
             self.closed.add(message.run_id)
         if message.key is not None and inbox.seq_of_key(self._session, message.key) != message.seq:
@@ -77,6 +81,7 @@ def _look_once(session: SessionDir) -> list[Finding]:
         findings.append(Finding(Kind.MISSING, session.messages.path, "the conversation is not there"))
     conversation.is_whole = not any(finding.kind in _INCOMPLETE for finding in findings)
     findings += conversation.keys
+    findings += look_at_blobs(session.directory, layout.ATTACHMENTS, sorted(conversation.attachments))
     findings += _look_at_runs(session, conversation)
     findings += _look_at_slot(session, conversation)
     findings += _look_at_names(session)

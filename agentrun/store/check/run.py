@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from agentrun.errors import TransitionRefused
 from agentrun.records.codec import Doc
@@ -12,6 +12,7 @@ from agentrun.records.run import Run, accepted_run
 from agentrun.states import EventType
 from agentrun.store import layout
 from agentrun.store.check.records import look_at_log
+from agentrun.store.disk import Directory
 from agentrun.store.runs import RunDir
 
 _KNOWN = frozenset(
@@ -64,7 +65,7 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
         Finding(Kind.IMPOSSIBLE, run_dir.events.path, f"event {seq}: {why}; it is passed over")
         for seq, why in replay.refused
     ]
-    findings += _look_at_blobs(run_dir, replay)
+    findings += look_at_blobs(run_dir.directory, layout.BLOBS, replay.blobs)
     # Of a damaged record the snapshot knows more than can be read again.
     is_whole = not any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings)
     findings += _look_at_snapshot(run_dir, replay) if is_whole else ()
@@ -78,15 +79,14 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
         yield finding._replace(session_id=run_dir.session_id, run_id=run_dir.run_id)
 
 
-def _look_at_blobs(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
-    if not replay.blobs:
-        return
-    path = run_dir.directory.at(layout.BLOBS)
-    blobs = run_dir.directory.open(layout.BLOBS) if run_dir.directory.stat(layout.BLOBS) else None
-    for name in replay.blobs:
+def look_at_blobs(parent: Directory, folder: str, names: Iterable[str]) -> Iterator[Finding]:
+    """Whether the bytes that records name are there and are those."""
+    path = parent.at(folder)
+    blobs = parent.open(folder) if parent.stat(folder) else None
+    for name in names:
         found = blobs.sha256(name) if blobs else None
         if found is None:
-            yield Finding(Kind.MISSING, f"{path}/{name}", "an event names these bytes, and they are not there")
+            yield Finding(Kind.MISSING, f"{path}/{name}", "a record names these bytes, and they are not there")
         elif found != name:
             yield Finding(Kind.DAMAGED, f"{path}/{name}", "its bytes are not those that its name promises", 0)
 

@@ -1,0 +1,39 @@
+"""Bytes kept under their SHA-256, so that a record can name them and nobody can put others in their place unseen."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import BinaryIO
+
+from agentrun.records.codec import Doc
+from agentrun.store.disk import Directory
+
+_COPY = 1 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def keep_blob(parent: Directory, folder: str, source: BinaryIO) -> Doc:
+    """Keeps the rest of `source` in `folder`, synced; returns `{sha256 bytes}`. The caller holds the session's lock."""
+    blobs = parent.ensure(folder)
+    start = source.tell()
+    digest, size = hashlib.sha256(), 0
+    while chunk := source.read(_COPY):
+        digest.update(chunk)
+        size += len(chunk)
+    name = digest.hexdigest()
+    if blobs.stat(name) is None:
+        source.seek(start)
+        blobs.replace_from(name, source)
+        parent.sync()
+    return {"sha256": name, "bytes": size}
+
+
+def read_blob(parent: Directory, folder: str, sha256: str) -> bytes | None:
+    """The bytes kept under `sha256`, if they are there and are those."""
+    if not _SHA256.fullmatch(sha256):
+        return None  # a stored field is no path
+    if parent.stat(folder) is None:
+        return None
+    data = parent.open(folder).read(sha256)
+    return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
