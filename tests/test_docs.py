@@ -60,6 +60,7 @@ make_docs = load_tool()
 
 @each_page
 def test_the_generated_parts_are_what_the_code_says(page: Path) -> None:
+    # covers B14 B20
     _, stale = make_docs.refreshed(page.read_text(encoding="utf-8"))
     assert stale == [], f"{page.name} is out of date; refresh it with: {make_docs.REFRESH}"
 
@@ -392,6 +393,7 @@ def kill(pid: int) -> None:
 def test_every_look_prints_something(looked: Looked) -> None:
     lines = [line for block in blocks(FORMAT, "sh look") for line in block["text"].splitlines()]
     assert len(lines) > 20
+    # covers A19 A71 B12
     silent = [line for line in lines if not looked.shell.run(line, cwd=looked.directory).strip()]
     assert silent == []
 
@@ -417,6 +419,7 @@ def modes_on_page() -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_a_program_that_knows_only_the_pages_folds_the_same_runs(looked: Looked) -> None:
+    # covers B13 B63
     for directory in sorted(looked.directory.glob("runs/*")):
         snapshot = json.loads((directory / "run.json").read_text(encoding="utf-8"))
         events = [json.loads(line) for line in (directory / "operations.jsonl").read_bytes().split(b"\n")[:-1]]

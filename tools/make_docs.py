@@ -17,6 +17,10 @@ from typing import Any
 
 import typer
 
+# Beside this file, also where a test loads it by its path.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import requirements
+
 from agentrun.cli.app import app
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS, AgentrunError
 from agentrun.lifecycle.routing import MODES, IfBusy, Standing, route, standing
@@ -263,6 +267,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "routing": routing_table,
     "exit-codes": exit_table,
     "commands": command_table,
+    "requirements": requirements.table,
 }
 
 

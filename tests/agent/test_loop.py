@@ -128,6 +128,7 @@ def test_a_bug_in_an_adapter_is_told_and_leaves_a_write_unresolved() -> None:
     ],
 )
 def test_retries(effect: Any, given: list[ToolOutcome], retries: int, attempts: int, end: OperationStatus) -> None:
+    # covers B38 B62
     stretch = FakeStretch()
     tool = FakeTool("t", outcomes(*given), effect=effect, retries=retries)
     drive(stretch, agent(scripted(calling("t"), {"text": "done"}), tool))
@@ -140,6 +141,7 @@ def test_retries(effect: Any, given: list[ToolOutcome], retries: int, attempts: 
 
 
 def test_idempotency_keys_differ_between_actions() -> None:
+    # covers B38 B62
     stretch, tool = FakeStretch(), FakeTool("t", effect="write")
     drive(stretch, agent(scripted(calling("t", "t"), calling("t"), {"text": "done"}), tool))
     keys = {each.idempotency_key for each in tool.invocations}

@@ -25,6 +25,7 @@ def working(home: Home) -> str:
 
 
 def test_it_survives_its_terminal(home: Home, working: str) -> None:
+    # covers A40 A41 B40
     terminal = home.terminal("send", working, "analyse", "--detach")
     terminal.wait_for(f"{working}/run-1")
     home.wait_for_event(working, "tool.started")

@@ -1,6 +1,6 @@
 """A run is the fold of its events: from the start, from any snapshot, and whatever strange events stand in between.
 
-Covers A14, A19, A39, A49-A52, A62, A68, B8, B13, B42, B45, B46, B60 and promises 2 and 5.
+Covers A14, A19, A39, A49-A52, A62, A68, B8, B13, B42, B45, B46, B60, B63 and promises 2 and 5.
 """
 
 from typing import Any
