@@ -287,10 +287,24 @@ MUTANTS = [
         "tests/agent tests/adapters",
     ),
     Mutant(
+        "runs that failed together come back together",
+        "agent/pauses.py",
+        "return least + random.uniform(0.0, min(least / 2, LONGEST_PAUSE_SECONDS))",
+        "return least",
+        "tests/agent/test_loop.py",
+    ),
+    Mutant(
+        "a run waits for what cannot come",
+        "agent/request.py",
+        "if why else failure",
+        "if False else failure",
+        "tests/agent/test_loop.py",
+    ),
+    Mutant(
         "a retry has another idempotency key",
         "agent/batch.py",
-        'call.idempotency_key or "", attempt)',
-        'f"{call.idempotency_key}-{attempt}", attempt)',
+        'call.idempotency_key or "",',
+        'f"{call.idempotency_key}-{attempt}",',
         "tests/agent",
     ),
     Mutant(
@@ -418,7 +432,7 @@ MUTANTS = [
     Mutant(
         "the server asks for no patience",
         "agent/loop.py",
-        "self._pause = max(pause_after(attempt), failure.retry_after or 0.0)",
+        "self._pause = pause_after(attempt, failure.retry_after)",
         "self._pause = pause_after(attempt)",
         "tests/agent/test_loop.py",
     ),

@@ -14,24 +14,15 @@ from collections.abc import Iterable, Mapping
 import anyio
 
 from agentrun.agent.events import RemoteIdLearned, RequestFinished, ToolFinished, ToolRegistered
+from agentrun.agent.pauses import pause_after
 from agentrun.agent.protocols import STEERED, Invocation, Question, Stretch, Tool, ToolOutcome
 from agentrun.agent.transcript import Transcript, Turn
 from agentrun.records.codec import Doc
 from agentrun.records.operation import READ, WRITE, Operation
 from agentrun.states import OperationStatus as Status
 
-# Seconds before the second attempt, doubled before each further one. What fails for now (a warehouse that is
-# still loading, a full queue) is often over in a moment, and a run should not seem to hang when it is not.
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 5.0
-
 # Characters of a call's arguments in the question for an approval; the rest is in the record.
 SHOWN_ARGUMENTS = 2000
-
-
-def pause_after(attempt: int) -> float:
-    """Seconds to wait after the `attempt`-th attempt has failed for now."""
-    return float(min(FIRST_PAUSE_SECONDS * 2 ** min(attempt - 1, 16), LONGEST_PAUSE_SECONDS))
 
 
 def idempotency_key(stretch: Stretch, transcript: Transcript, operation_id: str) -> str:
@@ -207,11 +198,12 @@ class Batch:
                 return
             outcome = await self._attempt(call, tool, attempt)
             again = _may_be_tried_again(tool, outcome) and attempt <= tool.spec.retries
-            await self._record(call, attempt, outcome, will_retry=again)
-            if not again:
+            pause = pause_after(attempt) if again else None
+            await self._record(call, attempt, outcome, pause=pause)
+            if pause is None:
                 return
             error = outcome.error
-            await anyio.sleep(pause_after(attempt))
+            await anyio.sleep(pause)
 
     async def _attempt(self, call: Operation, tool: Tool, attempt: int) -> ToolOutcome:
         """One attempt. If it is stopped, what is known of it is recorded here, and the stop goes on."""
@@ -240,7 +232,8 @@ class Batch:
             await self._record(call, attempt, stopped._replace(error=why))
             raise
 
-    async def _record(self, call: Operation, attempt: int, outcome: ToolOutcome, *, will_retry: bool = False) -> None:
+    async def _record(self, call: Operation, attempt: int, outcome: ToolOutcome, *, pause: float | None = None) -> None:
+        """Stores how an attempt ended; after a `pause`, in seconds, there will be another."""
         finished = ToolFinished(
             operation_id=call.operation_id,
             attempt=attempt,
@@ -248,9 +241,9 @@ class Batch:
             output=outcome.output,
             error=outcome.error,
             may_have_effects=outcome.may_have_effects,
-            will_retry=will_retry,
+            will_retry=pause is not None,
             note=outcome.note,
-            pause=pause_after(attempt) if will_retry else None,
+            pause=pause,
             shown=outcome.shown,
         )
         try:

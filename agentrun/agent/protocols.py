@@ -285,6 +285,9 @@ class Stretch(Protocol):
         Otherwise nothing was stored, the call must not start, and the text says why (a steer has come).
         """
 
+    def time_left(self) -> float | None:
+        """Seconds that the run may still execute; None is no limit."""
+
     def is_steered(self) -> bool:
         """Whether the user has said something that nothing further of this reply may start before."""
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import anyio
 
-from agentrun.agent.batch import pause_after, record_fact
+from agentrun.agent.batch import record_fact
 from agentrun.agent.events import RequestFinished
+from agentrun.agent.pauses import pause_after, too_long
 from agentrun.agent.protocols import Model, ModelFailed, ModelReply, ModelRequest, Stretch, ToolCall
 from agentrun.agent.transcript import Transcript
 from agentrun.records.codec import Doc
@@ -61,7 +62,8 @@ class Request:
             self._transcript.catch_up(self._stretch.events)
             reply = await self._model.complete(self._asked.build(), self._on_text)
         except ModelFailed as failure:
-            self._pause = max(pause_after(attempt), failure.retry_after or 0.0)
+            failure = self._without_hope(failure)
+            self._pause = pause_after(attempt, failure.retry_after)
             again = failure.retryable and attempt < MODEL_ATTEMPTS
             pause = self._pause if again else None
             await self._finish(attempt, Status.FAILED, error=failure.reason, pause=pause)
@@ -71,6 +73,11 @@ class Request:
             raise
         await record_fact(self._stretch, self._finished(attempt, reply))
         return reply
+
+    def _without_hope(self, failure: ModelFailed) -> ModelFailed:
+        """The same failure, or one that is not tried again since its server asks for more patience than there is."""
+        why = too_long(failure.retry_after, self._stretch.time_left()) if failure.retryable else None
+        return ModelFailed(f"{failure.reason} ({why})") if why else failure
 
     async def _wait(self, attempt: int) -> None:
         """Waits before the next attempt: at least as long as its server asked for."""

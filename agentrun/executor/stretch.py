@@ -162,6 +162,11 @@ class StoredStretch(Compacting):
             await self._stop_here()
         return None
 
+    def time_left(self) -> float | None:
+        """Seconds that the run may still execute; None is no limit."""
+        left = self.seconds_left()
+        return left[1] if left is not None and left[0] == "timeout" else None
+
     def is_steered(self) -> bool:
         """Whether a steer waits to be delivered."""
         with self._recording() as writer:

@@ -21,6 +21,7 @@ class Operation(NamedTuple):
     """An operation; `name` is the tool's or the model's. `result`, `text` of a reply and arguments stay out of
     `run.json` (`brief`), where only what is open or unresolved is listed.
 
+    `pause_ms` and `paused_at` are there between two attempts: how long the pause is, and since when.
     `settled` says that a cancel, a probe, a late result or the user's word made an unsure outcome certain.
     """
 
@@ -47,6 +48,8 @@ class Operation(NamedTuple):
     error: str | None = None
     note: str | None = None
     check: Doc | None = None
+    pause_ms: int | None = None
+    paused_at: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -92,6 +95,8 @@ class Operation(NamedTuple):
             "blob": self.blob,
             "note": self.note,
             "check": self.check,
+            "pauseMs": self.pause_ms,
+            "pausedAt": self.paused_at,
         }
 
     @classmethod
@@ -118,7 +123,8 @@ class Operation(NamedTuple):
 
     def light(self) -> Operation:
         """The same without what `brief` leaves out, so that a fold costs the same whatever tools print."""
-        return self._replace(arguments=None, result=None, blob=None, note=None, tool_call_id=None, check=None)
+        bare = self._replace(arguments=None, result=None, blob=None, note=None, tool_call_id=None, check=None)
+        return bare._replace(pause_ms=None, paused_at=None)
 
     def apply(self, event: Event) -> Operation:
         """The operation after `event`, which names it; an event that does not fit leaves it as it is."""
@@ -132,7 +138,8 @@ class Operation(NamedTuple):
             target = OperationStatus.UNKNOWN
         if target is not self.status and target not in OPERATION_TRANSITIONS[self.status]:
             return self
-        return self._replace(status=target, **changes)  # type: ignore[arg-type]
+        over: Doc = {"pause_ms": None, "paused_at": None}
+        return self._replace(status=target, **(over | changes))
 
 
 def operation_of(event: Event) -> Operation | None:
@@ -192,7 +199,9 @@ def _remote_id(operation: Operation, event: Event) -> Operation:
 def _finished(operation: Operation, event: Event) -> Operation:
     payload = event.payload
     if payload.get("willRetry"):
-        return operation._moved(OperationStatus.PENDING, error=payload.get("error"))
+        pause = payload.get("pauseMs")
+        paused = {"pause_ms": pause, "paused_at": event.at} if isinstance(pause, int) else {}
+        return operation._moved(OperationStatus.PENDING, error=payload.get("error"), **paused)
     return operation._moved(
         payload.get("status"),
         finished_at=event.at,
@@ -222,6 +231,7 @@ def _settled(operation: Operation, event: Event) -> Operation:
             "error": payload.get("error", operation.error),
             "may_have_effects": payload.get("mayHaveEffects") is True,
         }
+        changes |= {"pause_ms": None, "paused_at": None}
         return operation._replace(status=OperationStatus(finding), settled=certain, **changes)
     if certain and finding != operation.status:
         # Why nobody knew it is no reason for how it ended.

@@ -10,6 +10,7 @@ from agentrun.records.event import Event
 from agentrun.records.operation import Operation
 from agentrun.render.safe import excerpt
 from agentrun.render.theme import NOTE, Screen, Span, Style, line, marked
+from agentrun.render.times import duration
 from agentrun.render.transcript import block, operation_head, operation_lines
 from agentrun.states import EventType, OperationStatus
 
@@ -66,7 +67,9 @@ def _finished(event: Event, operation: Operation, screen: Screen) -> list[str]:
         return operation_lines(operation, screen, reply=not is_final_reply(event))
     error = operation.error or "no reason given"
     attempt = event.payload.get("attempt", operation.attempt)
-    text = f"{operation.operation_id}  {operation.name}  attempt {attempt} failed, tried again: {error}"
+    pause = event.payload.get("pauseMs")
+    after = f" after {duration(pause / 1000)}" if isinstance(pause, int) else ""
+    text = f"{operation.operation_id}  {operation.name}  attempt {attempt} failed, tried again{after}: {error}"
     return [note(text, screen)]
 
 

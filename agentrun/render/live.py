@@ -7,6 +7,7 @@ view's, but between `pause` and `resume` others may write to it. Not for several
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -181,10 +182,18 @@ def _operation_rows(operations: list[Operation], screen: Screen, now: float) -> 
     rows = []
     for operation in operations[:_MOST_OPERATIONS]:
         begun = moment(operation.started_at)
-        took = running_time(now - begun) if begun is not None else None
+        took = _pause(operation, now) or (running_time(now - begun) if begun is not None else None)
         rows.append(f"  {operation_head(operation, screen._replace(width=screen.width - 2), took)}")
     left = len(operations) - len(rows)
     return [*rows, f"  and {left} more"] if left else rows
+
+
+def _pause(operation: Operation, now: float) -> str | None:
+    """`attempt 2 in 3s`, between two attempts."""
+    since = moment(operation.paused_at)
+    if since is None or operation.pause_ms is None:
+        return None
+    return f"attempt {operation.attempt + 1} in {running_time(math.ceil(since + operation.pause_ms / 1000 - now))}"
 
 
 def _draft_rows(draft: str, screen: Screen) -> list[str]:

@@ -209,7 +209,10 @@ def _operation_words(operation: Operation, took: str | None, screen: Screen) -> 
     elapsed = between(operation.started_at, operation.finished_at)
     if took or elapsed is not None:
         yield took or duration(elapsed or 0.0), Style.DIM
-    if operation.attempt > 1:
+    if operation.pause_ms is not None:
+        if not took:
+            yield f"attempt {operation.attempt + 1} after {duration(operation.pause_ms / 1000)}", Style.CARE
+    elif operation.attempt > 1:
         yield f"attempt {operation.attempt}", Style.CARE
     if operation.remote_id:
         yield f"remote id {say(operation.remote_id, screen)}", Style.PLAIN

@@ -21,6 +21,7 @@ _VARYING = frozenset(
         "startTime",
         "bootId",
         "executingMs",
+        "pauseMs",
         "idempotencyKey",
         "accountId",
         "expiresBootSeconds",

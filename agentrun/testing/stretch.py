@@ -55,7 +55,8 @@ class FakeStretch:
     """One stretch of a run. `drive` runs an agent in it, as an executor would.
 
     `answers` are what the user says to questions, one after the other; without one the run is left waiting. A report
-    has to pass `checks`. With the `input_mode` `compact` the run was begun to summarise.
+    has to pass `checks`; `seconds_left` is the time that the run has. With the `input_mode` `compact` it was begun to
+    summarise.
     `hooks` are called after each event: they may steer, follow up, or stop the run. With `yields`, a stop
     that comes from a hook is felt by the agent inside the call that stored the event, else at its next step.
     """
@@ -77,6 +78,7 @@ class FakeStretch:
         self.hooks: list[Hook] = []
         self.drafts: dict[str, str] = {}
         self.report: str | None = None
+        self.seconds_left: float | None = None
         self.is_left = False
         self.open_at_end: tuple[Operation, ...] = ()
         self._stops = OperationStops()
@@ -163,6 +165,11 @@ class FakeStretch:
         payload: Doc = {"operationId": operation_id, "actor": {"user": "ann"}, "reason": "not needed"}
         self._append(E.OPERATION_CANCEL_REQUESTED, payload | ({"force": True} if force else {}))
 
+    def find(self, operation_id: str, status: OperationStatus) -> None:
+        """Somebody finds out how an operation ended of which that was not certain."""
+        finding: Doc = {"operationId": operation_id, "status": status.value, "evidence": "test"}
+        self._append(E.OPERATION_RECONCILED, finding)
+
     def hand_over(self) -> None:
         """The agent is to stop here, but the run goes on in another stretch."""
         if self._scope:
@@ -232,6 +239,9 @@ class FakeStretch:
         started = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
         await self._store(E.TOOL_STARTED, started | {"attempt": attempt})
         return None
+
+    def time_left(self) -> float | None:
+        return self.seconds_left
 
     def is_steered(self) -> bool:
         return any(message.mode == STEER for message in self._undelivered())

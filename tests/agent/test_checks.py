@@ -14,6 +14,7 @@ import pytest
 from agentrun.agent.context import NOT_PASSED
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import Invocation, Limits, ModelReply, ToolOutcome
+from agentrun.records.event import Event
 from agentrun.records.operation import Operation
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.testing.fakes import FakeModel, FakeTool, calling, outcomes, scripted
@@ -157,6 +158,36 @@ def test_a_check_that_lost_its_executor_is_made_again(left_at: EventType) -> Non
     assert left.status in (OperationStatus.SKIPPED, OperationStatus.CANCELLED)
     assert made.status is OperationStatus.SUCCEEDED
     assert second.run.usage["turns"] == 1, "the reply that was there is not asked for again"
+
+
+def test_a_check_that_passed_says_nothing_of_another_check() -> None:
+    first = FakeStretch()
+    first.checks = [FakeCheck("x"), FakeCheck("x", "second")]
+    drive(first, agent("x"))
+    cut = first.types().index(E.TOOL_FINISHED) + 1
+    second = FakeStretch.after(first.events[:cut], first.messages)
+    checks = [FakeCheck("x"), FakeCheck("x", "second")]
+    second.checks = list(checks)
+    assert drive(second, agent("x")) is RunStatus.COMPLETED
+    assert [check.drafts for check in checks] == [[], ["x"]]
+
+
+def test_a_draft_that_a_finding_has_changed_is_checked_anew() -> None:
+    """Somebody finds out over the check how a write ended: what is delivered then has another gap, or none."""
+    stretch, check = FakeStretch(), FakeCheck("")
+    stretch.checks = [check]
+    late = ToolOutcome(OperationStatus.TIMED_OUT, error="too slow", may_have_effects=True)
+    export = FakeTool("export", outcomes(late), effect="write")
+
+    def found(hooked: FakeStretch, event: Event) -> None:
+        if event.type == E.TOOL_STARTED and event.payload["operationId"] == "op-4":
+            hooked.find("op-2", OperationStatus.SUCCEEDED)
+
+    stretch.hooks.append(found)
+    driven = LoopAgent(scripted(calling("export"), {"text": "x"}), [export], Limits(), "")
+    assert drive(stretch, driven) is RunStatus.COMPLETED
+    assert len(check.drafts) == 2
+    assert check.drafts[0] != check.drafts[1] == stretch.report
 
 
 def test_a_failed_check_is_known_to_the_next_executor() -> None:

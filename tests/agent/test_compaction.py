@@ -8,7 +8,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from agentrun.agent import batch
+from agentrun.agent import pauses
 from agentrun.agent.compaction import INSTRUCTION, tokens_of
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import ChatMessage, Conversation, Limits, Model, ModelFailed, ModelReply, ToolCall
@@ -24,7 +24,7 @@ LONG = "word " * 100  # 125 tokens, as they are estimated
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(pauses, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 def agent(model: Model, *tools: FakeTool, above: int | None = 100) -> LoopAgent:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from agentrun.agent import batch
+from agentrun.agent import pauses
 from agentrun.agent.gaps import HEADING, INTRODUCTION
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import Limits, ToolOutcome
@@ -25,7 +25,7 @@ LATE = ToolOutcome(Status.TIMED_OUT, error="it did not end within 1 s", may_have
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(pauses, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 def report(*turns: Doc, tools: list[FakeTool]) -> str:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from agentrun.adapters.models.scripted import ScriptedModel
-from agentrun.agent import batch
+from agentrun.agent import pauses
 from agentrun.agent.context import build_request
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import Invocation, Limits, Model, ModelReply, ModelRequest, Tool, ToolOutcome
@@ -27,7 +27,7 @@ FOR_NOW = ToolOutcome(OperationStatus.FAILED, error="exit 75", retryable=True)
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pauses between attempts are what they are; no test waits for them."""
-    monkeypatch.setattr(batch, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(pauses, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 def agent(model: Model, *tools: Tool) -> LoopAgent:
@@ -197,7 +197,7 @@ def test_a_stopped_model_request_keeps_its_partial_text_and_is_no_reply() -> Non
 def test_a_call_that_waits_for_another_attempt_is_left_for_the_next_stretch_unless_the_run_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch, "FIRST_PAUSE_SECONDS", 60.0)
+    monkeypatch.setattr(pauses, "FIRST_PAUSE_SECONDS", 60.0)
     stretch = FakeStretch()
     stretch.at(E.TOOL_FINISHED, FakeStretch.hand_over)
     model = scripted(calling("t"), {"text": "done"})

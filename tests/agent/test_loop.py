@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agentrun.agent import batch
+from agentrun.agent import pauses
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import (
     Invocation,
@@ -33,7 +33,7 @@ SUCCEEDED, TIMED_OUT = OperationStatus.SUCCEEDED, OperationStatus.TIMED_OUT
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pauses between attempts are what they are; no test waits for them."""
-    monkeypatch.setattr(batch, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(pauses, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 def agent(model: Model, *tools: Tool, limits: Limits = NO_LIMITS) -> LoopAgent:
@@ -151,15 +151,11 @@ def test_idempotency_keys_differ_between_actions() -> None:
 
 def test_pauses_double_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert [batch.pause_after(attempt) for attempt in (1, 2, 3, 4, 5, 6, 10_000)] == [
-        0.2,
-        0.4,
-        0.8,
-        1.6,
-        3.2,
-        5,
-        5,
-    ]
+    least = {1: 0.2, 2: 0.4, 3: 0.8, 4: 1.6, 5: 3.2, 6: 5, 10_000: 5}
+    for attempt, seconds in least.items():
+        paused = [pauses.pause_after(attempt) for _ in range(50)]
+        assert seconds <= min(paused) < max(paused) <= seconds * 1.5, "runs that failed together come back together"
+    assert 60 <= pauses.pause_after(1, 60) <= 65, "a server gets the time that it asked for, and little more"
 
 
 # Calls that never start.
@@ -389,4 +385,36 @@ def test_a_server_that_asks_for_patience_gets_it() -> None:
     assert stretch.report == "done"
     assert time.monotonic() - begun >= 0.25
     failed = next(event for event in stretch.events if event.payload.get("status") == "failed")
-    assert failed.payload["pauseMs"] == 250
+    assert 250 <= failed.payload["pauseMs"] <= 375
+
+
+@pytest.mark.parametrize(
+    ("asked", "left", "why"),
+    [
+        (3600, None, "the server asks to wait 3600 s, and more than 600 s is not waited"),
+        (60, 20.0, "the server asks to wait 60 s, and the run has 20 s left"),
+        (60, -1.0, "the server asks to wait 60 s, and the run has 0 s left"),
+    ],
+)
+def test_a_server_that_asks_for_too_much_patience_fails_the_run_at_once(
+    asked: float, left: float | None, why: str
+) -> None:
+    """# covers A9 A54: what the server asked for is said, and nobody waits for what cannot come."""
+    stretch, model = FakeStretch(), FakeModel(ModelFailed("busy", retryable=True, retry_after=asked))
+    stretch.seconds_left = left
+    assert drive(stretch, agent(model)) is RunStatus.FAILED
+    assert stretch.run.reason == f"the model fake failed: busy ({why})"
+    (request,) = stretch.operations
+    assert (request.status, request.attempt, request.error) == (FAILED, 1, f"busy ({why})")
+    assert not any(event.payload.get("willRetry") for event in stretch.events)
+
+
+def test_a_cancel_ends_the_pause_between_two_requests() -> None:
+    # covers A45 A46 B26
+    stretch = FakeStretch()
+    stretch.at(E.MODEL_REQUEST_FINISHED, lambda s: s.cancel())
+    model = FakeModel(ModelFailed("busy", retryable=True, retry_after=300))
+    assert drive(stretch, agent(model)) is RunStatus.CANCELLED
+    assert len(model.requests) == 1
+    assert [each.status for each in stretch.operations] == [CANCELLED]
+    assert stretch.open_at_end == ()

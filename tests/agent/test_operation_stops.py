@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from agentrun.agent import batch
+from agentrun.agent import pauses
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import Invocation, Limits, Model, ModelReply, ModelRequest, Tool, ToolOutcome
 from agentrun.records.event import Event
@@ -54,7 +54,7 @@ def test_a_call_under_way_is_stopped_and_its_sibling_is_not(effect: str, yields:
 
 
 def test_a_call_between_two_attempts_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "FIRST_PAUSE_SECONDS", 60.0)
+    monkeypatch.setattr(pauses, "FIRST_PAUSE_SECONDS", 60.0)
     stretch = FakeStretch()
     stretch.at(E.TOOL_FINISHED, lambda stretch: stretch.cancel_operation("op-2"))
     tool = FakeTool("a", outcomes(FOR_NOW), retries=9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -147,6 +148,23 @@ def test_a_call_between_two_attempts_is_not_made_again(home: Home, until: Until)
     attempts = len(count.read_text().split())
     assert len(home.events(run, "tool.started")) == attempts
     assert "cancelled by" in (home.run_dir(run) / "report.md").read_text()
+
+
+def test_a_cancel_ends_the_pause_between_two_attempts(home: Home, until: Until) -> None:
+    # covers A9 A45 A46 B26
+    count = home.path / "count"
+    home.tool("flaky", f"echo x >> {count}; exit 75", retries=60)
+    home.model({"calls": [{"name": "flaky"}]}, {"text": "never"})
+    run = home.detach(home.new(), "x")
+    # The next pause lasts between 1.6 and 2.4 seconds.
+    fourth = home.wait_for_event(run, "tool.finished", count=4)[3]["payload"]
+    assert 1600 <= fourth["pauseMs"] <= 2400
+    until(lambda: re.search(r"op-2  flaky  pending  attempt \d+ after \d", home.run("show", run).text), "the pause")
+    assert home.run("cancel", run, "--wait").code == 0
+    assert len(home.events(run, "tool.started")) == len(count.read_text().split())
+    ended = home.events(run, "tool.finished")[-1]["payload"]
+    assert (ended["status"], ended.get("willRetry")) == ("cancelled", None)
+    assert home.status(run) == "cancelled"
 
 
 def test_a_call_that_waits_for_its_approval_is_denied(home: Home) -> None:

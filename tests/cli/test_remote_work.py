@@ -233,7 +233,8 @@ def test_a_write_is_tried_again_only_if_its_probe_says_that_it_did_not_happen(ho
     assert sorted(attempts) == [("op-2", 1), ("op-2", 2), ("op-3", 1), ("op-4", 1)]
     ended = [event["payload"] for event in home.events(session, "tool.finished")]
     (again,) = [each for each in ended if each.get("willRetry")]
-    assert (again["error"], again["pauseMs"]) == ("ended by SIGKILL; its probe said: failed", 200)
+    assert again["error"] == "ended by SIGKILL; its probe said: failed"
+    assert 200 <= again["pauseMs"] <= 300
     last = {each["operationId"]: (each["status"], each["mayHaveEffects"]) for each in ended}
     assert last == {"op-2": ("succeeded", False), "op-3": ("succeeded", False), "op-4": ("failed", True)}
     keys = {e["payload"]["idempotencyKey"] for e in home.events(session, "tool.registered")}

@@ -186,7 +186,7 @@ def review() -> Story:
     told.tool(2, "turn-1", "query_sales", {"sql": "select 1"})
     told.tool(3, "turn-1", "query_traffic", {"sql": "select 2"})
     told.tool_ends(2, result="1204 rows")
-    told.tool_ends(3, "failed", error="exit code 75", willRetry=True)
+    told.tool_ends(3, "failed", error="exit code 75", willRetry=True, pauseMs=250)
     told.starts_tool(3, "query_traffic", attempt=2)
     told.tool_ends(3, result="60 rows", attempt=2)
     told.asks_model(4, "turn-2")

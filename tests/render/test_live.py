@@ -19,7 +19,7 @@ RECORD = [
     "  Looking at revenue and traffic.",
     "✓ op-2  query_sales  2.0s  {\"sql\":\"select 1\"}",
     "    result: 1204 rows",
-    "! op-3 query_traffic attempt 1 failed, tried again: exit code 75",
+    "! op-3 query_traffic attempt 1 failed, tried again after 0.2s: exit code 75",
     "✓ op-3  query_traffic  3.0s  attempt 2  {\"sql\":\"select 2\"}",
     "    result: 60 rows",
     "✓ op-4  model scripted  1.0s",
@@ -66,6 +66,24 @@ def test_the_region_shows_what_goes_on(busy: Any, watching: Callable[..., Any]) 
         '  ● op-2  query_traffic  1m 02s  {"sql":"select 2"}',
         "  › #2 steer waiting  only new products",
     ]
+
+
+def test_between_two_attempts_the_pause_is_shown_and_counts_down(busy: Any, watching: Callable[..., Any]) -> None:
+    # covers A9
+    busy.tool_ends(1, "failed", error="exit 75", willRetry=True, pauseMs=4500)
+    watch = watching(now=busy.now)
+    watch.tell(busy)
+    assert watch.terminal.shown[2] == "! op-1 query_sales attempt 1 failed, tried again after 4.5s: exit 75"
+    assert watch.terminal.shown[4] == '  ○ op-1  query_sales  pending  attempt 2 in 5s  {"sql":"select 1"}'
+    watch.tick(2)
+    assert "attempt 2 in 3s" in watch.terminal.shown[4]
+    watch.tick(60)
+    assert "attempt 2 in 0s" in watch.terminal.shown[4], "the executor is late, and no time is made up"
+    busy.starts_tool(1, "query_sales", attempt=2)
+    watch.live.event(busy.events[-1])
+    watch.tick(1)
+    assert watch.terminal.shown[4].startswith("  ● op-1  query_sales  1m 0")
+    assert 's  attempt 2  {"sql"' in watch.terminal.shown[4]
 
 
 def test_streamed_text_is_shown_and_replaced_by_the_reply(

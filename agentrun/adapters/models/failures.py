@@ -7,6 +7,7 @@ comes with a word in place of a status.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,8 +40,6 @@ _WORDS_FOR_GOOD = (
     "context_length",
     "request_too_large",
 )
-# A server that asks for more patience than this is not waited for; the run says so and can be continued.
-LONGEST_RETRY_AFTER = 600.0
 # Seconds until a connection stands; a server that is there answers at once.
 CONNECT_SECONDS = 15.0
 
@@ -117,16 +116,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait: `retry-after-ms`, or `Retry-After` as seconds or a date (RFC 9110)."""
     try:
         if "retry-after-ms" in headers:
-            return _bounded(float(headers["retry-after-ms"]) / 1000)
+            return _seconds(float(headers["retry-after-ms"]) / 1000)
         text = headers.get("retry-after", "")
         if not text:
             return None
         if text.replace(".", "", 1).isdigit():
-            return _bounded(float(text))
-        return _bounded(parsedate_to_datetime(text).timestamp() - time.time())
+            return _seconds(float(text))
+        return _seconds(parsedate_to_datetime(text).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
 
 
-def _bounded(seconds: float) -> float:
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+def _seconds(number: float) -> float | None:
+    return max(number, 0.0) if math.isfinite(number) else None
