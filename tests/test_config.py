@@ -139,11 +139,23 @@ def test_writes_are_asked_for_unless_told_otherwise(
     assert (config.tool("t").effect, config.tool("t").approve) == (effect or "write", expected)
 
 
+def test_what_processes_are_given_when_they_are_ended_is_said_for_all_or_for_one(tmp_path: Path) -> None:
+    tools = "[tools.a]\nargv = ['x']\n[tools.b]\nargv = ['x']\ngrace = '1m'\nkill_timeout = '2s'\n"
+    config = loaded(tmp_path, tools)
+    assert [config.patience, _ending(config, "a"), _ending(config, "b")] == [(5.0, 5.0), (5.0, 5.0), (60.0, 2.0)]
+    config = loaded(tmp_path, "grace = '0s'\nkill_timeout = '500ms'\n" + tools)
+    assert [config.patience, _ending(config, "a"), _ending(config, "b")] == [(0.0, 0.5), (0.0, 0.5), (60.0, 2.0)]
+
+
+def _ending(config: Config, tool: str) -> tuple[float, float]:
+    return config.tool(tool).grace, config.tool(tool).kill_timeout
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("defualt_agent = 'x'", "agentrun.toml has no key 'defualt_agent'; did you mean 'default_agent'?"),
-        ("zzz = 1", "has no key 'zzz'; it may have: default_agent, lease, max_attempts, max_depth, agents, tools, mcp"),
+        ("zzz = 1", "has no key 'zzz'; it may have: default_agent, lease, max_attempts, max_depth, grace"),
         (LOOP + "max_turn = 1", "agentrun.toml: [agents.a] has no key 'max_turn'; did you mean 'max_turns'?"),
         ("[tools.t]\nargv = ['x']\nretrys = 1", "[tools.t] has no key 'retrys'; did you mean 'retries'?"),
         ("[mcp.m]\ncommand = 'x'\narg = []", "[mcp.m] has no key 'arg'; did you mean 'args'?"),
@@ -155,6 +167,12 @@ def test_writes_are_asked_for_unless_told_otherwise(
         (LOOP + "timeout = '30'", "[agents.a] timeout must be a duration such as"),
         (LOOP + "timeout = '0s'", "timeout must be a duration of at least 0.001 s"),
         ("lease = '50ms'", "lease must be a duration of at least 0.1 s"),
+        ("kill_timeout = '1m'", "kill_timeout must be a duration of at most 30 s"),
+        (
+            "[tools.t]\nargv = ['x']\nkill_timeout = '1ms'",
+            "[tools.t] kill_timeout must be a duration of at least 0.1 s",
+        ),
+        ("[tools.t]\nkind = 'clock'\nkill_timeout = '1s'", "for which kill_timeout has no effect"),
         (LOOP + "system = 4", "[agents.a] system must be text, not 4"),
         (LOOP + "tools = 'x'", "[agents.a] tools must be a list of texts, not 'x'"),
         (LOOP + "checks = ['x']", "[agents.a] checks must be a list of commands"),

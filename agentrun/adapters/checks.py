@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.command import CommandTool
 from agentrun.agent.protocols import Invocation, ToolOutcome
-from agentrun.config import ToolConfig
+from agentrun.config import USUAL_PATIENCE, Patience, ToolConfig
 
 # A check looks at one document; one that takes longer hangs. (The run's own time limit counts as well.)
 CHECK_SECONDS = 600.0
@@ -21,15 +21,22 @@ MAX_OUTPUT = 1024 * 1024
 
 
 class CommandCheck:
-    """The check `argv`. It runs in `directory`, without the variables named in `secrets`."""
+    """The check `argv`. It runs in `directory`, without the variables named in `secrets`; `patience` is for its end."""
 
     def __init__(
-        self, argv: tuple[str, ...], surroundings: Surroundings, *, directory: str, secrets: Collection[str]
+        self,
+        argv: tuple[str, ...],
+        surroundings: Surroundings,
+        *,
+        directory: str,
+        secrets: Collection[str],
+        patience: Patience = USUAL_PATIENCE,
     ) -> None:
         self._argv = argv
         self._surroundings = surroundings
         self._directory = directory
         self._secrets = secrets
+        self._patience = patience
 
     @property
     def name(self) -> str:
@@ -40,7 +47,7 @@ class CommandCheck:
         """Runs the command once."""
         argv = (*self._argv, self._surroundings.run_directory)
         tool = CommandTool(
-            ToolConfig(self.name, argv, effect="read", timeout=CHECK_SECONDS),
+            ToolConfig(self.name, argv, effect="read", timeout=CHECK_SECONDS, **self._patience._asdict()),
             self._surroundings,
             directory=self._directory,
             secrets=self._secrets,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from agentrun.adapters import plugins
 from agentrun.adapters.acp.agent import AcpAgent
@@ -62,16 +64,23 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
 def _outside(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
     # A program of the configuration lies where that says; one of the command line, where the session was made.
     directory = os.path.abspath(config.directory) if agent.name in config.agents else ""
+    given: dict[str, Any] = {"directory": directory, "secrets": _secrets(config), "patience": config.patience}
     if agent.kind == "command":
-        return CommandAgent(agent, surroundings, directory=directory, secrets=_secrets(config))
+        return CommandAgent(agent, surroundings, **given)
     check_extra("acp", "acp")
-    return AcpAgent(agent, surroundings, directory=directory, secrets=_secrets(config))
+    return AcpAgent(agent, surroundings, **given)
 
 
 def build_checks(config: Config, agent: AgentConfig, surroundings: Surroundings) -> list[Check]:
     """What the reports of `agent` have to pass before they are committed."""
-    secrets = _secrets(config)
-    return [CommandCheck(argv, surroundings, directory=config.directory, secrets=secrets) for argv in agent.checks]
+    make = partial(
+        CommandCheck,
+        surroundings=surroundings,
+        directory=config.directory,
+        secrets=_secrets(config),
+        patience=config.patience,
+    )
+    return [make(argv) for argv in agent.checks]
 
 
 def build_outside(config: Config, surroundings: Surroundings) -> Outside:

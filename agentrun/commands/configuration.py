@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from agentrun.adapters.models.settings import REDACTED, without_secrets
 from agentrun.commands.place import CONFIG_NAME, Place
 from agentrun.config import AgentConfig, Config, load_config
+from agentrun.config.keys import ENDING
 from agentrun.errors import AgentrunError, ConfigError
 from agentrun.records.codec import Doc
 
@@ -81,11 +82,14 @@ def settings(place: Place, *, root: str | None, account: str | None, config: str
     yield Setting("config", place.config_path, origin)
     loaded = load_config(place.config_path)
     document = _document(loaded.path)
-    for name in ("default_agent", "lease", "max_attempts"):
+    for name in ("default_agent", "lease", "max_attempts", "max_depth", "grace", "kill_timeout"):
         yield _setting(name, name, document, getattr(loaded, name), loaded)
+    # What the top of the file says of all tools is as good as written in the table of each.
+    said = {key: document[key] for key in ENDING if key in document}
+    of_all = {"tools": said, "mcp": said}
     for table in ("agents", "tools", "mcp"):
         for name, entry in getattr(loaded, table).items():
-            written = document.get(table, {}).get(name, {})
+            written = of_all.get(table, {}) | document.get(table, {}).get(name, {})
             for key in entry._fields:
                 if key != "name" and (key in written or getattr(entry, key) not in (None, (), "", {})):
                     yield _setting(f"{table}.{name}.{key}", key, written, getattr(entry, key), loaded)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentrun.adapters.surroundings import Surroundings
     from agentrun.agent.outside import Outside
     from agentrun.agent.protocols import Agent
-    from agentrun.config import AgentConfig, Config
+    from agentrun.config import AgentConfig, Config, Patience
     from agentrun.executor.audience import Audience
     from agentrun.executor.drive import Ended, Job
 
@@ -107,7 +107,7 @@ def execute_own(place: Place, run_dir: RunDir, liveness: int, agent: Agent) -> E
     """
     from agentrun.agent.outside import Unreachable
     from agentrun.commands.children import stop_children_here
-    from agentrun.config import LEASE_SECONDS
+    from agentrun.config import LEASE_SECONDS, USUAL_PATIENCE
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
     from agentrun.executor.drive import execute as drive
@@ -122,7 +122,7 @@ def execute_own(place: Place, run_dir: RunDir, liveness: int, agent: Agent) -> E
         outside=Unreachable(f"nobody can be asked: {run.agent} is known to its own program alone"),
         terms=Terms(LEASE_SECONDS, run.timeout, None, []),
         audience=NoAudience(),
-        end_leftovers=lambda is_forced: end_marked_here(place, run_dir, is_forced),
+        end_leftovers=lambda is_forced: end_marked_here(place, run_dir, USUAL_PATIENCE, is_forced),
         leave_now=_interrupt,
         signals=[],
         stop_children=lambda operation_id, is_forced: stop_children_here(place, run_dir, operation_id, is_forced),
@@ -213,7 +213,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         outside=build_outside(config, surroundings),
         terms=Terms(config.lease, run.timeout, agent.answer_timeout, build_checks(config, agent, surroundings)),
         audience=scene.audience or NoAudience(),
-        end_leftovers=lambda is_forced: end_leftovers_here(place, run_dir, is_forced),
+        end_leftovers=lambda is_forced: end_leftovers_here(place, run_dir, config.patience, is_forced),
         leave_now=scene.leave_now,
         signals=scene.signals,
         detached=scene.detached,
@@ -232,6 +232,16 @@ def outside_of(place: Place, run_dir: RunDir) -> Outside:
     except ConfigError as error:
         return Unreachable(f"nobody can be asked: {error.message}")
     return build_outside(config, _surroundings(place, session, run_dir, config))
+
+
+def patience_of(run_dir: RunDir) -> Patience:
+    """What is given to processes that the run left; the defaults where its configuration is gone."""
+    from agentrun.config import USUAL_PATIENCE
+
+    try:
+        return config_of(run_dir.load(), warn=lambda _: None).patience
+    except ConfigError:
+        return USUAL_PATIENCE
 
 
 def _surroundings(place: Place, session: SessionDir, run_dir: RunDir, config: Config) -> Surroundings:

@@ -7,12 +7,20 @@ from agentrun.config.readers import Reader
 
 # A renewal is a write with an fsync; a shorter lease would be lost to a slow disk.
 SHORTEST_LEASE_SECONDS = 0.1
+# A process that was killed may take a moment to go; and one that never goes must not keep whoever winds the run down
+# longer than its lease is.
+SHORTEST_KILL_SECONDS, LONGEST_KILL_SECONDS = 0.1, 30.0
 
+ENDING: dict[str, Reader] = {
+    "grace": readers.seconds(0.0),
+    "kill_timeout": readers.seconds(SHORTEST_KILL_SECONDS, LONGEST_KILL_SECONDS),
+}
 TOP: dict[str, Reader] = {
     "default_agent": readers.name,
     "lease": readers.seconds(SHORTEST_LEASE_SECONDS),
     "max_attempts": readers.count(1),
     "max_depth": readers.count(0),
+    **ENDING,
     "agents": readers.table,
     "tools": readers.table,
     "mcp": readers.table,
@@ -63,7 +71,7 @@ TOOL: dict[str, Reader] = {
     "retries": readers.count(0),
     "probe": readers.argv,
     "cancel": readers.argv,
-    "grace": readers.seconds(0.0),
+    **ENDING,
 }
 MCP: dict[str, Reader] = {
     "command": readers.name,
@@ -78,5 +86,5 @@ MCP: dict[str, Reader] = {
     "write": readers.texts,
     "approve": readers.one_of("auto", "ask", "deny"),
     "timeout": readers.seconds(),
-    "grace": readers.seconds(0.0),
+    **ENDING,
 }

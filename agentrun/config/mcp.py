@@ -8,7 +8,7 @@ from typing import Any
 from agentrun.config.values import McpConfig
 from agentrun.errors import ConfigError
 
-_OF_A_PROGRAM = ("args", "env", "cwd", "grace")
+_OF_A_PROGRAM = ("args", "env", "cwd", "grace", "kill_timeout")
 _OF_A_URL = ("headers",)
 # What both kinds of file say in the same words. The other programs' own keys are theirs.
 _SHARED = ("command", "args", "env", "cwd", "url", "headers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agentrun.config.durations import parse_duration
+from agentrun.config.durations import LONGEST_DURATION_SECONDS, parse_duration
 from agentrun.errors import UsageError
 
 Reader = Callable[[Any], Any]
@@ -40,7 +40,7 @@ def number(at_least: float, at_most: float) -> Reader:
     )
 
 
-def seconds(at_least: float = 0.001) -> Reader:
+def seconds(at_least: float = 0.001, at_most: float = LONGEST_DURATION_SECONDS) -> Reader:
     def read(value: Any) -> float:
         try:
             seconds = parse_duration(text(value))
@@ -48,6 +48,8 @@ def seconds(at_least: float = 0.001) -> Reader:
             raise Wrong('a duration such as "500ms", "30s", "10m", "2h" or "7d"') from error
         if seconds < at_least:
             raise Wrong(f"a duration of at least {at_least:g} s")
+        if seconds > at_most:
+            raise Wrong(f"a duration of at most {at_most:g} s")
         return seconds
 
     return read

@@ -26,7 +26,7 @@ _IDLE_OF_AGENTS: dict[str, Collection[str]] = {
 }
 _NEEDED_BY_AGENTS = {"loop": "model", "acp": "command", "command": "command"}
 _IDLE_OF_TOOLS: dict[str, Collection[str]] = {"command": {"settings"}}
-_COMMAND_TOOL = {"argv", "probe", "cancel", "grace"}
+_COMMAND_TOOL = {"argv", "probe", "cancel", *keys.ENDING}
 
 
 def load_config(path: str | None, *, optional: bool = False) -> Config:
@@ -61,6 +61,7 @@ def _read(path: str, content: bytes) -> Config:
     for key, make in (("agents", _agent), ("tools", _tool), ("mcp", _mcp)):
         top[key] = {name: make(f"{path}: [{key}.{name}]", name, table) for name, table in top.get(key, {}).items()}
     top["mcp"] |= _mcp_of_others(path, top)
+    _end_as_said_for_all(document, top)
     config = Config(path=path, sha256=hashlib.sha256(content).hexdigest(), **top)
     _check_names(config)
     return config
@@ -102,6 +103,15 @@ def _check_kind(
         if key in idle:
             whose, hint = ("", "") if kind in built_in else (", a plug-in's", nearest(kind, built_in))
             raise ConfigError(f'{place} is of kind "{kind}"{whose}, for which {key} has no effect{hint}')
+
+
+def _end_as_said_for_all(document: Mapping[str, Any], top: dict[str, Any]) -> None:
+    """Gives what the top of the file says about ending processes to each tool and server that says nothing itself."""
+    said = {key: top[key] for key in keys.ENDING if key in top}
+    for table in ("tools", "mcp"):
+        for name, made in top[table].items():
+            own = document.get(table, {}).get(name, {})
+            top[table][name] = made._replace(**{key: value for key, value in said.items() if key not in own})
 
 
 def _tool(place: str, name: str, content: Any) -> ToolConfig:

@@ -22,6 +22,8 @@ REQUEST_TIMEOUT_SECONDS = 300.0
 MAX_DEPTH = 3
 # Between SIGTERM and SIGKILL.
 GRACE_SECONDS = 5.0
+# How long SIGKILL is repeated before what is still alive is named: it hangs in the kernel, or is not ours to signal.
+KILL_TIMEOUT_SECONDS = 5.0
 
 ANY_ARGUMENTS = {"type": "object"}
 MCP_PREFIX = "mcp:"
@@ -33,11 +35,21 @@ a small model here:  python3 -m pip install 'agentrun[local]' && python3 -m pip 
 any other model:     write [agents.first] and below it model = "openai:NAME" into {where} (docs/agents.md)"""
 
 
+class Patience(NamedTuple):
+    """What processes are given when they are ended, in seconds: until SIGKILL, and from there until they are named."""
+
+    grace: float = GRACE_SECONDS
+    kill_timeout: float = KILL_TIMEOUT_SECONDS
+
+
+USUAL_PATIENCE = Patience()
+
+
 class ToolConfig(NamedTuple):
     """`[tools.NAME]`: a command that a model may call. Times in seconds; `timeout` None is no limit.
 
-    `argv`, `probe` and `cancel` run in the directory of the configuration file. A `kind` other than `command` is that
-    of a plug-in, which has `settings` in place of a command.
+    `grace` and `kill_timeout` are as in `Patience`. `argv`, `probe` and `cancel` run in the directory of the
+    configuration file. A `kind` other than `command` is that of a plug-in, which has `settings` in place of a command.
     """
 
     name: str
@@ -52,6 +64,7 @@ class ToolConfig(NamedTuple):
     probe: tuple[str, ...] | None = None
     cancel: tuple[str, ...] | None = None
     grace: float = GRACE_SECONDS
+    kill_timeout: float = KILL_TIMEOUT_SECONDS
     kind: str = "command"
     settings: Mapping[str, Any] = {}
 
@@ -61,7 +74,8 @@ class McpConfig(NamedTuple):
 
     `${NAME}` in `args`, `env`, `url` and `headers` stands for a variable. `cwd` None is the directory of the file;
     `tools` are those that are offered, all if there are none. `effect` and `approve` None go by what each tool says of
-    itself; `read` and `write` name tools. Times in seconds; `timeout`, of one call, None is no limit.
+    itself; `read` and `write` name tools. Times in seconds; `timeout`, of one call, None is no limit; `grace` and
+    `kill_timeout` are as in `Patience`.
     """
 
     name: str
@@ -78,6 +92,7 @@ class McpConfig(NamedTuple):
     approve: Literal["auto", "ask", "deny"] | None = None
     timeout: float | None = None
     grace: float = GRACE_SECONDS
+    kill_timeout: float = KILL_TIMEOUT_SECONDS
 
 
 class AgentConfig(NamedTuple):
@@ -120,6 +135,7 @@ class Config(NamedTuple):
     """The whole configuration. `path` (absolute) and `sha256` of its bytes are None if there is no file.
 
     `lease` is in seconds; `max_attempts` is how often a run may be taken up, `max_depth` how deep runs may begin runs.
+    `grace` and `kill_timeout`, as in `Patience`, are those of a tool that has none of its own.
     """
 
     path: str | None = None
@@ -128,10 +144,17 @@ class Config(NamedTuple):
     lease: float = LEASE_SECONDS
     max_attempts: int = MAX_ATTEMPTS
     max_depth: int = MAX_DEPTH
+    grace: float = GRACE_SECONDS
+    kill_timeout: float = KILL_TIMEOUT_SECONDS
     agents: Mapping[str, AgentConfig] = {}
     tools: Mapping[str, ToolConfig] = {}
     mcp: Mapping[str, McpConfig] = {}
     mcp_servers: str | None = None
+
+    @property
+    def patience(self) -> Patience:
+        """What is given to processes that belong to no tool of the configuration."""
+        return Patience(self.grace, self.kill_timeout)
 
     @property
     def directory(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
+from agentrun.adapters.process import end_marked_now
+from agentrun.adapters.process.tree import KILL_SECONDS
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools import command, telling
 from agentrun.adapters.tools.command import CommandTool
@@ -222,6 +226,29 @@ def test_a_stop_tells_what_is_known_and_goes_on(tmp_path: Path, effect: str, eff
     (outcome,) = heard.stopped
     assert printed(outcome) == b"half\n"
     assert (outcome.status, outcome.may_have_effects) == (Status.CANCELLED, effects)
+
+
+def test_a_stop_names_what_it_could_not_end_in_the_time_that_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes of another user, as far as signals go: the kernel refuses them."""
+    # covers A51
+    ready = tmp_path / "ready"
+    driven = shell(tmp_path, f"setsid sleep 60 >&- 2>&- 3>&- & touch {ready}; wait", grace=0.05, kill_timeout=0.2)
+    began: list[float] = []
+
+    def refuse(*_: object) -> None:
+        began.append(time.monotonic())
+        raise PermissionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(signal, "pidfd_send_signal", refuse)
+        heard, _ = stopped(driven, ready.exists)
+    (outcome,) = heard.stopped
+    assert "these processes could not be ended: " in (outcome.note or "")
+    assert " (sleep 60)" in (outcome.note or "")
+    assert began[-1] - began[0] < KILL_SECONDS, "it kept to the usual time"
+    assert end_marked_now(surroundings(tmp_path).marker(invocation().operation_id), grace=0) == []
 
 
 def test_a_stop_before_the_start_has_no_effects(tmp_path: Path) -> None:

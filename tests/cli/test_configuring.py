@@ -14,6 +14,7 @@ SECRET = "sk-this-is-nobodys-business"
 CONFIG = f"""
 default_agent = "good"
 lease = "20s"
+grace = "2s"
 
 [agents.good]
 model = "scripted:script.json"
@@ -54,6 +55,8 @@ def test_what_is_configured_and_where_it_comes_from(configured: Any) -> None:
     assert settings["lease"] == {"name": "lease", "value": "20s", "from": str(configured.config)}
     assert settings["max_attempts"] == {"name": "max_attempts", "value": 3, "from": "default"}
     assert settings["agents.keyed.max_turns"]["value"] == 3
+    assert settings["tools.look.grace"] == {"name": "tools.look.grace", "value": "2s", "from": str(configured.config)}
+    assert settings["tools.look.kill_timeout"]["from"] == "default"
     assert settings["agents.good.max_turns"] == {"name": "agents.good.max_turns", "value": 50, "from": "default"}
     assert settings["agents.outside.command"]["value"][-1] == "--mode=fast"
     named = {

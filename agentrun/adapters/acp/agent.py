@@ -16,23 +16,30 @@ from agentrun.adapters.agents.turns import Turns
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.batch import the_one
 from agentrun.agent.protocols import Stretch
-from agentrun.config import GRACE_SECONDS, AgentConfig
+from agentrun.config import USUAL_PATIENCE, AgentConfig, Patience
 from agentrun.errors import FencedOut
 
 
 class AcpAgent:
     """The agent that `config` describes. A program named by a relative path lies below `directory`.
 
-    `secrets` are the variables that it must not inherit.
+    `secrets` are the variables that it must not inherit; `patience` is what it is given when it is stopped.
     """
 
     def __init__(
-        self, config: AgentConfig, surroundings: Surroundings, *, directory: str, secrets: Collection[str]
+        self,
+        config: AgentConfig,
+        surroundings: Surroundings,
+        *,
+        directory: str,
+        secrets: Collection[str],
+        patience: Patience = USUAL_PATIENCE,
     ) -> None:
         self._config = config
         self._surroundings = surroundings
         self._directory = directory
         self._secrets = secrets
+        self._patience = patience
         self._name = config.name if config.name.startswith("acp:") else f"acp:{config.name}"
 
     async def run(self, stretch: Stretch) -> None:
@@ -74,5 +81,5 @@ class AcpAgent:
             cwd=os.path.abspath(self._surroundings.working_directory),
             env=environment,
             marker=self._surroundings.marker(self._name),
-            grace=GRACE_SECONDS,
+            patience=self._patience,
         )

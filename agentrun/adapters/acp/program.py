@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import anyio
@@ -13,6 +13,7 @@ from agentrun.adapters.acp.transport import PeerTransport
 from agentrun.adapters.agents.held import Unusable
 from agentrun.adapters.process import CannotStart, Peer, open_peer
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
+from agentrun.config import Patience
 from agentrun.records.codec import Doc
 
 PROTOCOL_VERSION = 1
@@ -36,7 +37,7 @@ class Start(NamedTuple):
     cwd: str
     env: Mapping[str, str]
     marker: Mapping[str, str]
-    grace: float
+    patience: Patience
 
 
 class Refused(Exception):
@@ -50,6 +51,17 @@ class Refused(Exception):
         self.reason = f"{error}{details}"
 
 
+def _peer_of(start: Start) -> AbstractAsyncContextManager[Peer]:
+    return open_peer(
+        start.argv,
+        cwd=start.cwd,
+        env=start.env,
+        marker=start.marker,
+        grace=start.patience.grace,
+        kill=start.patience.kill_timeout,
+    )
+
+
 @asynccontextmanager
 async def running(start: Start, known: str | None, handler: Handler) -> AsyncIterator[Program]:
     """The program, in the conversation `known` if it still knows that. Raises Unusable, perhaps in a group."""
@@ -57,7 +69,7 @@ async def running(start: Start, known: str | None, handler: Handler) -> AsyncIte
     from acp.connection import Connection
 
     try:
-        async with open_peer(start.argv, cwd=start.cwd, env=start.env, marker=start.marker, grace=start.grace) as peer:
+        async with _peer_of(start) as peer:
             connection = Connection(handler, PeerTransport(peer))
             program = Program(connection, peer, RequestError)
             try:

@@ -19,7 +19,7 @@ from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
 from agentrun.agent.batch import idempotency_key
 from agentrun.agent.protocols import Stretch
-from agentrun.config import GRACE_SECONDS, AgentConfig
+from agentrun.config import USUAL_PATIENCE, AgentConfig, Patience
 from agentrun.errors import FencedOut
 from agentrun.records.operation import READ
 
@@ -39,16 +39,23 @@ class _Start(NamedTuple):
 class CommandAgent:
     """The agent that `config` describes. A program named by a relative path lies below `directory`.
 
-    `secrets` are the variables that the command must not inherit.
+    `secrets` are the variables that the command must not inherit; `patience` is what it is given when it is stopped.
     """
 
     def __init__(
-        self, config: AgentConfig, surroundings: Surroundings, *, directory: str, secrets: Collection[str]
+        self,
+        config: AgentConfig,
+        surroundings: Surroundings,
+        *,
+        directory: str,
+        secrets: Collection[str],
+        patience: Patience = USUAL_PATIENCE,
     ) -> None:
         self._config = config
         self._surroundings = surroundings
         self._directory = directory
         self._secrets = secrets
+        self._patience = patience
         self._name = config.name if config.name.startswith("command:") else f"command:{config.name}"
 
     async def run(self, stretch: Stretch) -> None:
@@ -69,7 +76,8 @@ class CommandAgent:
                 marker=self._surroundings.marker(operation_id),
                 stdin=start.stdin,
                 timeout=None,
-                grace=GRACE_SECONDS,
+                grace=self._patience.grace,
+                kill=self._patience.kill_timeout,
                 max_output=0,  # it is taken up as it comes
                 on_stdout=output.take,
             )

@@ -84,6 +84,7 @@ class McpServer:
             env=environment | {key: self._filled(value) for key, value in config.env.items()},
             marker=self._surroundings.marker(name),
             grace=config.grace,
+            kill=config.kill_timeout,
         )
 
     @asynccontextmanager

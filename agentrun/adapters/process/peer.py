@@ -19,7 +19,7 @@ from agentrun.adapters.process.output import Tail
 from agentrun.adapters.process.procfs import environment_items, open_pidfd
 from agentrun.adapters.process.run import LINGER_SECONDS, Outcome
 from agentrun.adapters.process.starting import Started, start
-from agentrun.adapters.process.tree import Survivor, Tree, belongs, end_tree
+from agentrun.adapters.process.tree import KILL_SECONDS, Survivor, Tree, belongs, end_tree
 
 CLOSING_SECONDS = 1.0
 """How long a program may take to go by itself once its input is closed."""
@@ -36,14 +36,15 @@ async def open_peer(
     env: Mapping[str, str],
     marker: Mapping[str, str],
     grace: float,
+    kill: float = KILL_SECONDS,
 ) -> "AsyncIterator[Peer]":
     """A program that is running as long as the block is. Raises `CannotStart`.
 
-    `marker` and `grace` are as in `run_process`. An exception of the block goes on when the tree has ended.
+    `marker`, `grace` and `kill` are as in `run_process`. An exception of the block goes on when the tree has ended.
     """
     items = environment_items(marker)
     peer = Peer(start(argv, cwd, env))
-    tree = Tree(partial(belongs, peer.pid, items), frozenset, group=peer.pid)
+    tree = Tree(partial(belongs, peer.pid, items), frozenset, group=peer.pid, kill=kill)
     survivors: list[Survivor] = []
     try:
         async with anyio.create_task_group() as group:

@@ -38,7 +38,7 @@ from agentrun.adapters.process.procfs import (
 from agentrun.agent.protocols import never
 
 KILL_SECONDS = 5.0
-"""How long killing is repeated. What lives then hangs in the kernel, or is not ours to signal."""
+"""How long killing is repeated unless told otherwise. What lives then hangs in the kernel, or is not ours to signal."""
 
 GROWTH = 64
 """A tree that grows by more processes than this while it is asked to end is not winding down."""

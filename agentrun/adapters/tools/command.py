@@ -101,7 +101,9 @@ class CommandTool:
         """What is known of a write that was cut off, once its probe was asked. Only `failed` lets it be tried again."""
         operation_id, key = invocation.operation_id, invocation.idempotency_key
         # What is alive could still do what the probe denies.
-        if await end_marked(self._surroundings.marker(operation_id), grace=self._config.grace):
+        if await end_marked(
+            self._surroundings.marker(operation_id), grace=self._config.grace, kill=self._config.kill_timeout
+        ):
             return known
         operation = Operation(
             operation_id, TOOL, self._config.name, effect=WRITE, idempotency_key=key, remote_id=remote_id
@@ -137,6 +139,7 @@ class CommandTool:
             stdin=encode_line(invocation.arguments) if self._stdin is None else self._stdin,
             timeout=self._config.timeout,
             grace=self._config.grace,
+            kill=self._config.kill_timeout,
             is_forced=invocation.is_forced,
             before_ending=invocation.before_ending,
             spare=self._surroundings.spare,

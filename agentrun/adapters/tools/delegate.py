@@ -42,6 +42,8 @@ def delegate_config(config: Config) -> ToolConfig:
         approve="auto",
         probe=(*_COMMAND, "probe"),
         cancel=(*_COMMAND, "cancel"),
+        grace=config.grace,
+        kill_timeout=config.kill_timeout,
     )
 
 

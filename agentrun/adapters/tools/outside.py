@@ -104,10 +104,11 @@ class CommandOutside:
             stdin=encode_line({"remoteId": operation.remote_id, "idempotencyKey": key}),
             timeout=_seconds(tool),
             grace=tool.grace,
+            kill=tool.kill_timeout,
             max_output=LONGEST_ANSWER,
         )
         # A question leaves nothing behind, unlike a tool, which may start a service.
-        await end_marked(marker, grace=tool.grace)
+        await end_marked(marker, grace=tool.grace, kill=tool.kill_timeout)
         return outcome
 
 
