@@ -175,6 +175,9 @@ OPERATION_TRANSITIONS: dict[OperationStatus, frozenset[OperationStatus]] = {
     O.SKIPPED: frozenset(),
 }
 
+# How an operation of which nobody knows the end can be settled.
+SETTLEMENTS = tuple(status for status in O if status in OPERATION_TRANSITIONS[O.UNKNOWN])
+
 OPEN_OPERATION = frozenset({O.PENDING, O.RUNNING})
 
 

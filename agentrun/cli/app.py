@@ -7,18 +7,8 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import (
-    app_configuring,
-    app_sessions,
-    checking,
-    recovering,
-    resuming,
-    sending,
-    showing,
-    stopping,
-    waiting,
-)
-from agentrun.commands.control import MODES, IfBusy
+from agentrun.cli import app_configuring, app_recovering, app_sessions
+from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
 from agentrun.states import RunStatus
 
@@ -99,6 +89,8 @@ def new(
     agentrun new "last night's live stream"
     id=$(agentrun new) && agentrun send "$id" "hello"
     """
+    from agentrun.cli import sending
+
     return sending.new(ctx.obj, title, session_id=id, agent=agent, text=send)
 
 
@@ -133,6 +125,8 @@ def send(
     agentrun send @last "and stock?" --ref run-1 --detach
     agentrun send @last "summarise these" --attach week12.csv --attach shared:notes.md
     """
+    from agentrun.cli import sending
+
     words = sending.Words(text or [], file or [])
     asked = sending.Asked(
         mode, if_busy, if_ended, key, expect_seq, agent, tuple(ref or ()), timeout, detach, tuple(attach or ())
@@ -153,6 +147,8 @@ def steer(
     \b
     agentrun steer @last "only new products"
     """
+    from agentrun.cli import sending
+
     return sending.steer(ctx.obj, session, sending.Words(text, []), key=key, if_ended=if_ended)
 
 
@@ -168,6 +164,8 @@ def approve(
     \b
     agentrun approve @last
     """
+    from agentrun.cli import sending
+
     return sending.settle(ctx.obj, session, operation, approved=True, note=note)
 
 
@@ -183,6 +181,8 @@ def deny(
     \b
     agentrun deny @last --note "not on a Friday"
     """
+    from agentrun.cli import sending
+
     return sending.settle(ctx.obj, session, operation, approved=False, note=note)
 
 
@@ -203,6 +203,8 @@ def cancel(
     agentrun cancel @last --force         kill what does not end
     agentrun cancel @last --op op-3       one operation; the run goes on
     """
+    from agentrun.cli import stopping
+
     asked = stopping.Asked(reason, operation, force=force, wait=wait, timeout=timeout)
     return stopping.cancel(ctx.obj, session, asked)
 
@@ -227,6 +229,8 @@ def show(
     agentrun show -f @last              watch the active run
     agentrun show @last --messages --json | jq .text
     """
+    from agentrun.cli import showing
+
     look = showing.Look(messages, operations, report, since, tail, raw)
     return showing.follow(ctx.obj, session, look) if follow else showing.show(ctx.obj, session, look)
 
@@ -243,6 +247,8 @@ def wait(
     agentrun wait @last
     agentrun wait "$first" "$second" --timeout 10m && agentrun show "$second" --report
     """
+    from agentrun.cli import waiting
+
     return waiting.wait(ctx.obj, sessions, timeout)
 
 
@@ -261,6 +267,8 @@ def ls(
     agentrun ls --status waiting_input
     agentrun ls --json | jq -r .session.sessionId
     """
+    from agentrun.cli import showing
+
     return showing.ls(ctx.obj, text, status, agent, archived=archived, limit=limit)
 
 
@@ -278,6 +286,8 @@ def check(
     agentrun check
     agentrun check @last --repair
     """
+    from agentrun.cli import checking
+
     return checking.check(ctx.obj, session, repair=repair)
 
 
@@ -297,5 +307,4 @@ def acp(ctx: typer.Context, agent: Agent = None) -> int:
 
 app.add_typer(app_sessions.app)
 app.add_typer(app_configuring.app)
-app.add_typer(recovering.app)
-app.add_typer(resuming.app)
+app.add_typer(app_recovering.app)

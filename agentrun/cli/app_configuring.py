@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from agentrun.cli import configuring
-
 app = typer.Typer()
 
 
@@ -24,6 +22,8 @@ def agents(
     agentrun agents
     agentrun agents check analyst
     """
+    from agentrun.cli import configuring
+
     return configuring.agents(ctx.obj, words or [])
 
 
@@ -35,4 +35,6 @@ def config(ctx: typer.Context) -> int:
     agentrun config
     agentrun config --json | jq '.settings[] | select(.name | startswith("agents."))'
     """
+    from agentrun.cli import configuring
+
     return configuring.config(ctx.obj)

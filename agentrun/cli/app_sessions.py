@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from agentrun.cli import compacting, keeping
-
 app = typer.Typer()
 
 Session = Annotated[
@@ -31,6 +29,8 @@ def rename(
     agentrun rename @last "revenue, week 12"
     agentrun rename @last "week 13" --expect-revision "$(agentrun show @last --json | jq .session.revision)"
     """
+    from agentrun.cli import keeping
+
     return keeping.rename(ctx.obj, session, title, expect_revision)
 
 
@@ -42,6 +42,8 @@ def archive(ctx: typer.Context, session: Session) -> int:
     agentrun archive @last
     agentrun ls --archived
     """
+    from agentrun.cli import keeping
+
     return keeping.archive(ctx.obj, session, archived=True)
 
 
@@ -52,6 +54,8 @@ def unarchive(ctx: typer.Context, session: Session) -> int:
     \b
     agentrun unarchive 7k2m
     """
+    from agentrun.cli import keeping
+
     return keeping.archive(ctx.obj, session, archived=False)
 
 
@@ -70,6 +74,8 @@ def fork(
     agentrun fork @last --at 4
     id=$(agentrun fork @last) && agentrun send "$id" "the same for week 13"
     """
+    from agentrun.cli import keeping
+
     return keeping.fork(ctx.obj, session, at)
 
 
@@ -87,6 +93,8 @@ def compact(
     \b
     agentrun compact @last
     """
+    from agentrun.cli import compacting
+
     return compacting.compact(ctx.obj, session, agent, detach=detach)
 
 
@@ -103,4 +111,6 @@ def rm(
     agentrun rm 7k2m
     agentrun cancel 7k2m --wait; agentrun rm 7k2m --yes
     """
+    from agentrun.cli import keeping
+
     return keeping.remove(ctx.obj, session, yes=yes, force=force)

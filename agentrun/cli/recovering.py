@@ -7,65 +7,33 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from typing import Annotated
-
-import typer
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
 from agentrun.commands.names import Target, find
-from agentrun.commands.reconcile import WORDS, reconcile, unresolved
 from agentrun.commands.reconcile import ask as ask_probes
+from agentrun.commands.reconcile import reconcile, unresolved
 from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
 from agentrun.records.operation import Operation
 from agentrun.records.views import Recovered
 from agentrun.render.json import json_line
 from agentrun.render.plain import error_text
 from agentrun.render.recovering import operation_text, recovered_text
-
-app = typer.Typer()
-
-_WORDS = [word.value for word in WORDS]
+from agentrun.states import SETTLEMENTS, OperationStatus
 
 
-@app.command()
-def recover(
-    ctx: typer.Context,
-    watch: Annotated[bool, typer.Option("--watch", help="stay, and do so whenever an executor is lost")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done; write nothing")] = False,
-) -> int:
-    """Take up the runs that nobody drives: continue them, end them, or say what is missing.
-
-    \b
-    agentrun recover                    once; 0 = all settled, 6 = something is left
-    agentrun recover --dry-run          what it would do
-    agentrun recover --watch            as a service, until SIGTERM (docs/recovering.md)
-    """
+def recover(options: Options, *, watch: bool, dry_run: bool) -> int:
+    """Takes up the runs that nobody drives, once or for as long as it is let."""
     if watch and dry_run:
         raise UsageError("--watch acts, --dry-run does not: one of them, please")
-    return _Recovering(ctx.obj).watch() if watch else _Recovering(ctx.obj).once(dry_run=dry_run)
+    return _Recovering(options).watch() if watch else _Recovering(options).once(dry_run=dry_run)
 
 
-@app.command(name="reconcile")
 def settle(
-    ctx: typer.Context,
-    session: Annotated[str, typer.Argument(metavar="SESSION/RUN", help="the run", show_default=False)],
-    operation: Annotated[str | None, typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
-    status: Annotated[str | None, typer.Option("--as", metavar="|".join(_WORDS), help="how it ended")] = None,
-    note: Annotated[str | None, typer.Option(metavar="TEXT", help="how you know, for the record")] = None,
-    ask: Annotated[bool, typer.Option("--ask", help="ask the tools' probes first, and record what they know")] = False,
+    options: Options, session: str, operation: str | None, status: str | None, note: str | None, *, ask: bool
 ) -> int:
-    """List what nobody knows about a run's operations, or say how one of them ended.
-
-    It starts nothing: `agentrun recover` or `agentrun resume` goes on then.
-
-    \b
-    agentrun reconcile @last                                       what is unresolved
-    agentrun reconcile @last --ask                                 what still is after asking the probes again
-    agentrun reconcile @last op-3 --as succeeded --note "the file is there"
-    """
-    options: Options = ctx.obj
+    """Lists what is unresolved in a run, or takes the user's word for how an operation ended."""
     target = find(options.place().tree, session)
     run_dir = target.run()
     if operation is None:
@@ -80,10 +48,12 @@ def settle(
         return exits.OK
     if ask:
         raise UsageError("--ask asks about all of a run; leave out the operation, or say yourself how it ended")
-    if status not in _WORDS:
+    if status not in SETTLEMENTS:
         said = "say how it ended" if status is None else f"{status!r} is no way to have ended"
-        raise UsageError(f"{said}: --as {'|'.join(_WORDS)}", hint=f"agentrun reconcile {session} {operation} --as ...")
-    settled = reconcile(target.session, run_dir, operation, next(word for word in WORDS if word == status), note)
+        raise UsageError(
+            f"{said}: --as {'|'.join(SETTLEMENTS)}", hint=f"agentrun reconcile {session} {operation} --as ..."
+        )
+    settled = reconcile(target.session, run_dir, operation, OperationStatus(status), note)
     _say_operations(options, Target(target.session, run_dir.run_id), (settled,))
     return exits.OK
 

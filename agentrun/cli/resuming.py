@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-import typer
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
@@ -18,29 +15,11 @@ from agentrun.commands.resuming import Resumed
 from agentrun.render.json import json_line
 from agentrun.render.recovering import resumed_text
 
-app = typer.Typer()
 
-
-@app.command()
-def resume(
-    ctx: typer.Context,
-    session: Annotated[
-        str,
-        typer.Argument(metavar="SESSION[/RUN]", help="default run: the active, else the newest", show_default=False),
-    ],
-    detach: Annotated[
-        bool, typer.Option("--detach", help="return at once; the run goes on without this terminal")
-    ] = False,
-) -> int:
-    """Continue an unfinished run that nobody drives, or begin an ended one anew; it says which.
-
-    \b
-    agentrun resume @last
-    agentrun resume @last/3 --detach
-    """
+def resume(options: Options, session: str, *, detach: bool) -> int:
+    """Takes up or begins anew, then executes and shows the run here unless it is detached."""
     from agentrun.commands.resuming import resume as take
 
-    options: Options = ctx.obj
     place = options.place()
     target = find(place.tree, session)
     # A run that is named by its session alone is the same one all the way.

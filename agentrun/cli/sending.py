@@ -14,8 +14,8 @@ from agentrun.cli.options import Options
 from agentrun.cli.watching import watch
 from agentrun.commands import control, sessions
 from agentrun.commands.attaching import read_files
-from agentrun.commands.control import MODES, IfBusy
 from agentrun.commands.execution import make_order, start_detached
+from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.commands.names import Target, find, run_name
 from agentrun.commands.parents import Parent, announce, check_not_itself, origin_of
 from agentrun.commands.place import Place

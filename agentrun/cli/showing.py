@@ -9,12 +9,9 @@ from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
-from agentrun.cli.audience import audience_for
 from agentrun.cli.options import Options
-from agentrun.cli.watching import watch
 from agentrun.commands import sessions
 from agentrun.commands import show as showing
-from agentrun.commands.children import child_views
 from agentrun.commands.names import Target, find
 from agentrun.errors import AgentrunError, NotFound, UsageError
 from agentrun.records.codec import Doc
@@ -56,6 +53,9 @@ def show(options: Options, name: str, look: Look) -> int:
 
 def follow(options: Options, name: str, look: Look) -> int:
     """Watches a run from its beginning, or from an event on, to where it ends or waits."""
+    from agentrun.cli.audience import audience_for
+    from agentrun.cli.watching import watch
+
     target = find(options.place().tree, name)
     named = Target(target.session, target.run().run_id)
     return watch(options, named, audience_for(options, patient=True), with_report=True, since=look.since or 0)
@@ -96,7 +96,10 @@ def _show_run(options: Options, target: Target, look: Look) -> None:
     run_dir = target.run()
     tail = look.tail or showing.NEWEST
     detail = showing.run_detail(target.session, run_dir, tail)
-    detail = detail._replace(children=child_views(options.place(), detail.view.run))
+    if detail.view.run.children:
+        from agentrun.commands.children import child_views
+
+        detail = detail._replace(children=child_views(options.place(), detail.view.run))
     if options.json:
         events = list(showing.operations(run_dir, look.since, tail))
         output.out_bytes(json_line(run_doc(detail, events)))

@@ -14,8 +14,6 @@ from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 
-# What the user can say; the model is told the same.
-WORDS = (OperationStatus.SUCCEEDED, OperationStatus.FAILED, OperationStatus.CANCELLED)
 BY_THE_USER = "the user's word"
 
 
