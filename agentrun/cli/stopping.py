@@ -50,7 +50,7 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
         view = _wait(target, seconds, lambda follower: follower.is_over or _is_frozen(vigil, follower))
         if view.executor == "frozen":
             # It will not wind down, and has been given the time to show that it could.
-            end_frozen(target.run())
+            _take_from_frozen(place, target)
         if view.executor in ("lost", "frozen"):
             # It died over winding down; whoever comes next does that, and that is us.
             view = _cancel_run(place, target, asked)
@@ -72,6 +72,15 @@ def _cancel_run(place: Place, target: Target, asked: Asked) -> RunView:
             raise
         end_frozen(target.run())
         return control.cancel(place, target, asked.reason, force=asked.force)
+
+
+def _take_from_frozen(place: Place, target: Target) -> None:
+    """Ends the executor, or, where that is not to be found here, winds the run down in its stead."""
+    frozen = end_frozen(target.run())
+    if frozen is not None:
+        from agentrun.commands.recovery import recover
+
+        recover(place, target.session, target.run(), frozen=frozen)
 
 
 def _is_frozen(vigil: Vigil, follower: Follower) -> bool:

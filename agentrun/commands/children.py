@@ -70,7 +70,9 @@ def stop_children(
     for each in stops:
         each()
     return [
-        child.run_dir.name for child, each in zip(alive, stops, strict=True) if not _see_it_end(child, each, forced)
+        child.run_dir.name
+        for child, each in zip(alive, stops, strict=True)
+        if not _see_it_end(place, child, each, forced)
     ]
 
 
@@ -116,7 +118,16 @@ def _stop(place: Place, child: ChildRun, parent: Run, is_forced: Callable[[], bo
     return True
 
 
-def _see_it_end(child: ChildRun, again: Callable[[], bool], is_forced: Callable[[], bool]) -> bool:
+def _take_from_frozen(place: Place, child: ChildRun) -> None:
+    """Ends its executor, or, where that is not to be found here, winds the child down in its stead."""
+    from agentrun.commands.recovery import recover
+
+    frozen = end_frozen(child.run_dir)
+    if frozen is not None:
+        recover(place, child.session, child.run_dir, frozen=frozen)
+
+
+def _see_it_end(place: Place, child: ChildRun, again: Callable[[], bool], is_forced: Callable[[], bool]) -> bool:
     watch = Watch(child.run_dir.directory)
     try:
         while True:
@@ -125,7 +136,7 @@ def _see_it_end(child: ChildRun, again: Callable[[], bool], is_forced: Callable[
                 return True
             if view.executor == "frozen":
                 if Vigil().keep(child.run_dir):
-                    end_frozen(child.run_dir)  # it does not hear of the stop, whatever is stored
+                    _take_from_frozen(place, child)  # it does not hear of the stop, whatever is stored
                 continue
             is_news = view.executor in ("lost", "none") or (is_forced() and not view.run.force)
             if is_news and not again():

@@ -22,7 +22,7 @@ from agentrun.states import RunStatus
 from agentrun.store import inbox
 from agentrun.store.identity import this_actor
 from agentrun.store.inbox import Input, Order
-from agentrun.store.locks import is_executor_alive, take_liveness
+from agentrun.store.liveness import take_to_drive
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
@@ -236,7 +236,7 @@ def _check_next_stretch(place: Place, run_dir: RunDir, run: Run) -> None:
 
     Raises ConfigError.
     """
-    if not is_executor_alive(run_dir.directory):
+    if not run_dir.is_driven(run):
         check_executable(place, run)
 
 
@@ -281,9 +281,9 @@ def _take_if_undriven(run_dir: RunDir, run: Run, writer: Writer, *, stay: bool) 
     """The executor's lock, if nobody holds it and the run is to be executed now; or later, if the caller stays."""
     has_turn = writer.session.active() == run.run_id or (stay and run.status is RunStatus.QUEUED)
     due = run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and has_turn
-    if not due or is_executor_alive(run_dir.directory):
+    if not due or run_dir.is_driven(run):
         return None
-    return take_liveness(run_dir.directory)
+    return take_to_drive(run_dir, run)
 
 
 def _already_over(run_dir: RunDir, run: Run) -> RunView:

@@ -17,12 +17,12 @@ from agentrun.commands.foresight import foreseen
 from agentrun.commands.place import Place
 from agentrun.commands.recovery import Ready
 from agentrun.commands.vigil import Vigil, end_frozen
-from agentrun.errors import AgentrunError, ConfigError, FencedOut, HeldBack
+from agentrun.errors import AgentrunError, ConfigError, FencedOut, HeldBack, SessionHeld
 from agentrun.lifecycle.recovery import unknown_operations
 from agentrun.lifecycle.winding_down import end_overdue
+from agentrun.records.lease import Lease
 from agentrun.records.views import Recovered, RecoveredAs, RunView
 from agentrun.states import RunStatus
-from agentrun.store.locks import is_executor_alive
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
@@ -103,7 +103,7 @@ class Patrol:
         run_dir = _active_run(session)
         if run_dir is None:
             return None
-        if now < beat.due and is_executor_alive(run_dir.directory) == beat.was_alive:
+        if now < beat.due and run_dir.is_driven(run_dir.load()) == beat.was_alive:
             beats[session_id] = beat
             return None
         view = run_dir.view()
@@ -166,11 +166,12 @@ class Patrol:
             case _:
                 return None
 
-    def _lost(self, session: SessionDir, run_dir: RunDir) -> Recovered | None:
-        result = recovery.recover(self._place, session, run_dir)
+    def _lost(self, session: SessionDir, run_dir: RunDir, frozen: Lease | None = None) -> Recovered | None:
+        result = recovery.recover(self._place, session, run_dir, frozen=frozen)
         if isinstance(result, Ready):
             start_detached(self._place, run_dir, result.liveness)
-            return _told(run_dir, "continued", f"its executor was lost; this is attempt {result.run.next_attempt}")
+            lost = "was lost" if frozen is None else f"{frozen.owner} does not respond and was fenced out"
+            return _told(run_dir, "continued", f"its executor {lost}; this is attempt {result.run.next_attempt}")
         if result is None:
             return None
         if result.run.is_over:
@@ -181,8 +182,10 @@ class Patrol:
     def _frozen(self, session: SessionDir, run_dir: RunDir) -> Recovered | None:
         if self._vigil.keep(run_dir):
             try:
-                end_frozen(run_dir)
-            except HeldBack as error:
+                frozen = end_frozen(run_dir)
+                if frozen is not None:
+                    return self._lost(session, run_dir, frozen)
+            except (HeldBack, SessionHeld) as error:
                 return _told(run_dir, "left", error.message, error.hint)
         return self._recover(session, run_dir, run_dir.view())
 

@@ -20,17 +20,20 @@ from agentrun.lifecycle import recovery
 from agentrun.lifecycle.recovery import Verdict
 from agentrun.lifecycle.settlement import Finding
 from agentrun.lifecycle.winding_down import DEADLINE, LOST, WIND_DOWN_LEASE, wind_down
-from agentrun.records.lease import Lease
+from agentrun.records.lease import Lease, Owner
 from agentrun.records.operation import Operation
 from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import inbox
 from agentrun.store.identity import this_actor
-from agentrun.store.locks import take_liveness
+from agentrun.store.liveness import take_to_drive
+from agentrun.store.locks import has_liveness, is_executor_alive, open_liveness
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
+
+TO_BE_CONTINUED = "to be continued"
 
 
 class Terms(NamedTuple):
@@ -56,10 +59,14 @@ class Settled(NamedTuple):
     hint: str | None = None
 
 
-def recover(place: Place, session: SessionDir, run_dir: RunDir) -> Ready | Settled | None:
+def recover(
+    place: Place, session: SessionDir, run_dir: RunDir, *, frozen: Lease | None = None
+) -> Ready | Settled | None:
     """Settles what the lost executor of a run left, and decides what becomes of the run.
 
-    None if it is not lost any more: somebody drives it, or was quicker. Raises FencedOut, StorageFailed.
+    `frozen` is the lease of an executor that cannot be ended from here and has been seen not to renew it: that one is
+    fenced out although it has the executor's lock. None if the run is not lost any more: somebody drives it, or was
+    quicker. Raises FencedOut, StorageFailed.
     """
     try:
         terms = terms_of(run_dir.load())
@@ -68,8 +75,8 @@ def recover(place: Place, session: SessionDir, run_dir: RunDir) -> Ready | Settl
         if run_dir.load().ending is None:
             return Settled(run_dir.load(), error.message, error.hint)
         terms = Terms(WIND_DOWN_LEASE, 1, {})
-    case = _Case(place, session, run_dir, terms)
-    if is_to_be_taken_over(run_dir.load()):
+    case = _Case(place, session, run_dir, terms, frozen)
+    if frozen is not None or is_to_be_taken_over(run_dir.load()):
         return case.take_over()
     return case.look_again()
 
@@ -98,11 +105,12 @@ def what_is_missing(run: Run) -> tuple[str, str | None]:
 class _Case:
     """One lost run, while it is being recovered."""
 
-    def __init__(self, place: Place, session: SessionDir, run_dir: RunDir, terms: Terms) -> None:
+    def __init__(self, place: Place, session: SessionDir, run_dir: RunDir, terms: Terms, frozen: Lease | None) -> None:
         self._place = place
         self._session = session
         self._run_dir = run_dir
         self._terms = terms
+        self._frozen = frozen
 
     def take_over(self) -> Ready | Settled | None:
         """Fences the old executor out, then settles."""
@@ -110,7 +118,7 @@ class _Case:
             liveness = self._liveness(writer)
             if liveness is None:
                 return None
-            lease = recovery.begin(writer, self._run_dir, lease_seconds=self._terms.lease, reason=LOST)
+            lease = self._begin(writer, liveness)
             recovery.learn_remote_ids(writer, lease, self._run_dir)
             self._intend(writer, lease)
         with _closing_unless_kept(liveness) as kept:
@@ -134,16 +142,31 @@ class _Case:
                     result = self._left_or_ready(run)
                     if isinstance(result, Settled):
                         return result
-                    kept.append(liveness)
-                    return Ready(result, liveness)
+                    if has_liveness(liveness):
+                        kept.append(liveness)
+                        return Ready(result, liveness)
+                    # An executor that was fenced out has the lock: the one that goes on is kept apart by the lease.
         return self.take_over()
 
     # --- below
 
     def _liveness(self, writer: Writer) -> int | None:
-        if self._run_dir.executor_of(self._run_dir.current(writer)) != "lost":
-            return None
-        return take_liveness(self._run_dir.directory)
+        run = self._run_dir.current(writer)
+        executor = self._run_dir.executor_of(run)
+        if self._frozen is not None:
+            # Still the same lease, and run out: in between it may have come to life, or somebody was quicker.
+            is_still_frozen = executor == "frozen" and self._run_dir.lease_of(run) == self._frozen
+            return open_liveness(self._run_dir.directory) if is_still_frozen else None
+        return take_to_drive(self._run_dir, run) if executor == "lost" else None
+
+    def _begin(self, writer: Writer, liveness: int) -> Lease:
+        run = self._run_dir.current(writer)
+        fenced, reason = None, LOST
+        if not has_liveness(liveness):
+            fenced = self._frozen.owner.to_doc() if self._frozen else run.fenced
+            reason = f"its executor {Owner.from_doc(fenced)} does not respond" if fenced else LOST
+        seconds = self._terms.lease
+        return recovery.begin(writer, self._run_dir, lease_seconds=seconds, reason=reason, fenced=fenced)
 
     def _verdict(self, run: Run) -> Verdict:
         return recovery.verdict(run, self._terms.max_attempts, is_used_up=self._run_dir.is_used_up(run))
@@ -190,9 +213,11 @@ class _Case:
             return Settled(run, run.reason or LOST)
         run = recovery.settle_open(writer, lease, self._run_dir, findings, self._terms.retries)
         result = self._left_or_ready(run)
-        reason = result.reason if isinstance(result, Settled) else "to be continued"
-        run = recovery.let_go(writer, lease, self._run_dir, reason)
-        return result._replace(run=run) if isinstance(result, Settled) else run
+        if isinstance(result, Settled):
+            return result._replace(run=recovery.let_go(writer, lease, self._run_dir, result.reason))
+        if run.fenced is not None:
+            return recovery.pass_on(writer, lease, self._run_dir, TO_BE_CONTINUED, self._terms.lease)
+        return recovery.let_go(writer, lease, self._run_dir, TO_BE_CONTINUED)
 
     def _left_or_ready(self, run: Run) -> Run | Settled:
         """The run itself if it can go on."""
@@ -225,9 +250,13 @@ class _Case:
 def find_out(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> dict[str, Finding]:
     """How these operations ended, by their ids, as far as a probe or a fenced executor's note knows for certain.
 
-    Nothing of the run may be alive that could still do what a probe denies.
+    Nothing of the run may be alive that could still do what a probe denies; of an executor elsewhere that was fenced
+    out nobody can tell as long as it has the executor's lock, so such a denial is worth nothing.
     """
-    return recovery.stale_findings(run_dir, operations) | _probed(place, run_dir, operations)
+    probed = _probed(place, run_dir, operations)
+    if run_dir.load().fenced is not None and is_executor_alive(run_dir.directory):
+        probed = {each: found for each, found in probed.items() if found.status is not OperationStatus.FAILED}
+    return recovery.stale_findings(run_dir, operations) | probed
 
 
 def _probed(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> dict[str, Finding]:

@@ -14,6 +14,7 @@ from agentrun.commands.vigil import Vigil, end_frozen
 from agentrun.errors import Conflict, HeldBack, ImpossibleMode, NotFound, RunEnded
 from agentrun.lifecycle.recovery import unknown_operations
 from agentrun.records.codec import Doc
+from agentrun.records.lease import Lease
 from agentrun.records.message import PROMPT
 from agentrun.records.run import Run
 from agentrun.records.views import RunView
@@ -60,22 +61,25 @@ def resume(place: Place, target: Target) -> Resumed:
     Raises HeldBack if something has to be settled first, Conflict if it is driven or waits, ConfigError.
     """
     run_dir = target.run()
+    frozen = None
     if run_dir.view().executor == "frozen" and Vigil().keep(run_dir):
-        end_frozen(run_dir)
+        frozen = end_frozen(run_dir)
     view = run_dir.view()
     if view.run.is_over:
         return _link(place, target, run_dir, view.run)
     match view.executor, view.status:
         case "lost", _:
             return _continue(place, target, run_dir)
+        case "frozen", _ if frozen is not None:
+            return _continue(place, target, run_dir, frozen)
         case "none", RunStatus.QUEUED:
             return _start(place, target, run_dir, view)
         case _:
             raise _goes_on(view)
 
 
-def _continue(place: Place, target: Target, run_dir: RunDir) -> Resumed:
-    result = recovery.recover(place, target.session, run_dir)
+def _continue(place: Place, target: Target, run_dir: RunDir, frozen: Lease | None = None) -> Resumed:
+    result = recovery.recover(place, target.session, run_dir, frozen=frozen)
     if isinstance(result, Ready):
         run = result.run
         return Resumed("continued", run.session_id, run.run_id, result.liveness, run.next_attempt)

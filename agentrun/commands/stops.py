@@ -16,7 +16,8 @@ from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
 from agentrun.states import RunStatus
 from agentrun.store import inbox
-from agentrun.store.locks import is_executor_alive, take_liveness
+from agentrun.store.liveness import take_to_drive
+from agentrun.store.locks import has_liveness
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
@@ -76,12 +77,14 @@ def end_what_was_stopped(place: Place, session: SessionDir) -> None:
 
 def take_over_if_lost(writer: Writer, run_dir: RunDir) -> Taken | None:
     """Claims a run that is to stop and whose executor is gone; None if it is not gone, or somebody else is at it."""
-    if is_executor_alive(run_dir.directory):
+    run = run_dir.current(writer)
+    if run_dir.is_driven(run):
         return None
-    liveness = take_liveness(run_dir.directory)
+    liveness = take_to_drive(run_dir, run)
     if liveness is None:
         return None
-    return Taken(begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST), liveness)
+    fenced = None if has_liveness(liveness) else run.fenced
+    return Taken(begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST, fenced=fenced), liveness)
 
 
 def wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: Taken) -> None:

@@ -13,7 +13,7 @@ from agentrun import clock
 from agentrun.errors import HeldBack
 from agentrun.records.lease import Lease, Owner
 from agentrun.store.deadlines import lease_seconds
-from agentrun.store.identity import boot_id
+from agentrun.store.identity import boot_id, start_time
 from agentrun.store.locks import is_executor_alive
 from agentrun.store.runs import RunDir
 from agentrun.store.watch import Watch
@@ -57,35 +57,39 @@ class Vigil:
         return False
 
 
-def end_frozen(run_dir: RunDir) -> None:
+def end_frozen(run_dir: RunDir) -> Lease | None:
     """Ends the executor whose lease `run_dir` has, and returns when its locks are free.
 
-    Raises HeldBack where that is not for this process to do: it is of another machine, or cannot be killed.
+    One that is not to be found here, being of another machine, boot or container, cannot be ended: its lease comes
+    back then, for whoever fences it out. Raises HeldBack if it is there and does not go.
     """
     from agentrun.adapters.process import end_named
 
     lease = run_dir.lease()
     if lease is None:
-        return
+        return None
     owner = lease.owner
     if not is_of_here(owner):
-        raise _held_back(run_dir, f"its executor {owner} does not respond", f"end it there: kill -9 {owner.pid}")
+        return lease
     assert owner.start_time is not None
     ended = end_named(owner.pid, owner.start_time, patience=KILL_PATIENCE)
+    if ended and run_dir.load().fenced is not None:
+        return lease  # the lock is with one that was fenced out before, elsewhere
     if not ended or is_executor_alive(run_dir.directory):
-        raise _held_back(run_dir, f"its executor {owner} cannot be ended", f"end it by hand: kill -9 {owner.pid}")
+        raise HeldBack(
+            f"{run_dir.name} is left as it is: its executor {owner} cannot be ended",
+            hint=f"end it by hand: kill -9 {owner.pid}, then: agentrun recover",
+            session_id=run_dir.session_id,
+            run_id=run_dir.run_id,
+        )
+    return None
 
 
 def is_of_here(owner: Owner) -> bool:
-    """Whether the process is one of this machine since it was started: only then its number means anything here."""
+    """Whether exactly this process is to be seen here.
+
+    Its number alone means nothing: it may be of another machine or container, or belong to another process by now.
+    """
     is_known = owner.start_time is not None and owner.boot_id is not None
-    return is_known and (owner.host, owner.boot_id) == (os.uname().nodename, boot_id())
-
-
-def _held_back(run_dir: RunDir, what: str, hint: str) -> HeldBack:
-    return HeldBack(
-        f"{run_dir.name} is left as it is: {what}",
-        hint=f"{hint}, then: agentrun recover",
-        session_id=run_dir.session_id,
-        run_id=run_dir.run_id,
-    )
+    is_same_machine = (owner.host, owner.boot_id) == (os.uname().nodename, boot_id())
+    return is_known and is_same_machine and start_time(owner.pid) == owner.start_time

@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent
-from agentrun.errors import AgentrunError, TransitionRefused
+from agentrun.errors import AgentrunError, FencedOut, TransitionRefused
 from agentrun.executor.asking import stop_outside
 from agentrun.executor.audience import Audience
 from agentrun.executor.heartbeat import Heartbeat
@@ -82,6 +82,9 @@ def execute(job: Job) -> Ended:
 async def _execute(job: Job) -> Ended:
     try:
         stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience, job.stop_children)
+    except FencedOut:
+        os.close(job.liveness)
+        raise
     except TransitionRefused:
         os.close(job.liveness)
         run = job.session.run(job.run_id).load()

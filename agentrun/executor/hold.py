@@ -26,6 +26,8 @@ from agentrun.records.lease import Lease
 from agentrun.records.run import Run
 from agentrun.states import EventType
 from agentrun.store import inbox
+from agentrun.store.liveness import still_fenced
+from agentrun.store.locks import has_liveness
 from agentrun.store.redo import recording, redo
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
@@ -45,7 +47,8 @@ class Terms(NamedTuple):
 class Hold:
     """A run that this process has claimed; it stays claimed until `end` or `release`.
 
-    `liveness` is the descriptor of the executor's lock, which is let go with it. `events` are the run's, all of them.
+    `liveness` is the descriptor of the executor's lock, which is let go with it; see `store.liveness` for one without.
+    `events` are the run's, all of them.
     """
 
     def __init__(self, session: SessionDir, run_id: str, liveness: int, terms: Terms, audience: Audience) -> None:
@@ -60,6 +63,7 @@ class Hold:
         self.left: str | None = None
         self.fenced: FencedOut | None = None
         self._liveness: int | None = liveness
+        self._has_lock = True
         self._untold: list[Event] = []
         self._watch = Stopwatch()
         self._lease: Lease | None = None
@@ -76,6 +80,9 @@ class Hold:
 
     def look(self) -> bool:
         """Looks whether others wrote into the run; True if it must not go on, and then the agent is stopped."""
+        if not self._has_lock and self._liveness is not None:
+            # An executor elsewhere had it that was fenced out; once it has let go, the lock shows that we live.
+            self._has_lock = has_liveness(self._liveness)
         if self.run_dir.has_news():
             with self._recording() as writer:
                 self._going_on(writer)
@@ -186,7 +193,11 @@ class Hold:
 
     def _claim(self) -> Lease:
         with self._writing() as writer:
-            lease = self.run_dir.claim(writer, lease_seconds=self.terms.lease, timeout=self.terms.timeout)
+            assert self._liveness is not None
+            fenced = still_fenced(self.run_dir, self.run_dir.current(writer), self._liveness)
+            self._has_lock = fenced is None
+            terms = self.terms
+            lease = self.run_dir.claim(writer, lease_seconds=terms.lease, timeout=terms.timeout, fenced=fenced)
             # All of them, from the first: the agent decides by them.
             self.run_dir.on_event = self._saw
             for event in self.run_dir.all_events():

@@ -54,11 +54,14 @@ def open_writes(run: Run) -> list[Operation]:
     return [operation for operation in under_way if operation.effect == WRITE]
 
 
-def begin(writer: Writer, run_dir: RunDir, *, lease_seconds: float, reason: str) -> Lease:
-    """Fences the old executor out and says that its run is being reconciled. The caller has the liveness lock."""
+def begin(writer: Writer, run_dir: RunDir, *, lease_seconds: float, reason: str, fenced: Doc | None = None) -> Lease:
+    """Fences the old executor out and says that its run is being reconciled. The caller has the liveness lock.
+
+    `fenced` is the owner of an executor elsewhere that has it instead, and does not respond.
+    """
     run = run_dir.current(writer)
     spent = run_dir.unrecorded_ms(run)
-    lease = run_dir.take_over(writer, lease_seconds=lease_seconds)
+    lease = run_dir.take_over(writer, lease_seconds=lease_seconds, fenced=fenced)
     if run.status in _WORKING:
         operations = [operation.operation_id for operation in run.open_operations]
         payload = {"reason": reason, "operationIds": operations, "executingMs": spent}
@@ -116,6 +119,17 @@ def let_go(writer: Writer, lease: Lease, run_dir: RunDir, reason: str) -> Run:
     """Gives the lease back: whoever comes next goes on from what is on disk."""
     run = run_dir.append(lease, writer, E.RUN_LEASE_RELEASED, {"reason": reason}, durable=True)
     run_dir.end_lease(writer)
+    run_dir.write_snapshot(writer)
+    return run
+
+
+def pass_on(writer: Writer, lease: Lease, run_dir: RunDir, reason: str, lease_seconds: float) -> Run:
+    """Gives the lease back to the one executor that is being started, where no lock can be handed to it.
+
+    Until it claims the run, the lease that lies there keeps others away.
+    """
+    run = run_dir.append(lease, writer, E.RUN_LEASE_RELEASED, {"reason": reason}, durable=True)
+    run_dir.renew(lease, writer, lease_seconds)
     run_dir.write_snapshot(writer)
     return run
 

@@ -14,7 +14,8 @@ from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import inbox
 from agentrun.store.closing import finish
 from agentrun.store.identity import this_actor
-from agentrun.store.locks import take_liveness
+from agentrun.store.liveness import take_to_drive
+from agentrun.store.locks import has_liveness
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
 
@@ -46,7 +47,7 @@ def end_overdue(writer: Writer, run_dir: RunDir) -> bool:
     view = run_dir.view()
     if not (view.overdue and view.status is RunStatus.WAITING_INPUT and view.executor == "none"):
         return False
-    liveness = take_liveness(run_dir.directory)
+    liveness = take_to_drive(run_dir, view.run)
     if liveness is None:
         return False
     try:
@@ -54,7 +55,8 @@ def end_overdue(writer: Writer, run_dir: RunDir) -> bool:
         inbox.request_stop(
             writer, run_dir, actor=actor, reason="no answer came in time", intent="timeout", via="answer_timeout"
         )
-        wind_down(writer, run_dir.take_over(writer, lease_seconds=WIND_DOWN_LEASE), run_dir)
+        fenced = None if has_liveness(liveness) else view.run.fenced
+        wind_down(writer, run_dir.take_over(writer, lease_seconds=WIND_DOWN_LEASE, fenced=fenced), run_dir)
     finally:
         os.close(liveness)
     return True

@@ -22,6 +22,8 @@ class Run(NamedTuple):
     `children` are the sessions in which calls of it were about to begin runs: `{operationId sessionId afterSeq}`.
     `force` says that a stop was asked for that waits for nobody: what is alive is killed at once.
     `attempts` counts how often its execution was begun or taken over, durably before each time.
+    `fenced` is the owner of an executor elsewhere that had the executor's lock when the last lease was taken without
+    it: that lock then says nothing about who drives the run.
     """
 
     session_id: str
@@ -44,6 +46,7 @@ class Run(NamedTuple):
     reason: str | None = None
     lease_owner: Doc | None = None
     lease_expires_at: str | None = None
+    fenced: Doc | None = None
     references: tuple[str, ...] = ()
     continues: str | None = None
     children: tuple[Doc, ...] = ()
@@ -123,6 +126,7 @@ class Run(NamedTuple):
             "reason": self.reason,
             "leaseOwner": self.lease_owner,
             "leaseExpiresAt": self.lease_expires_at,
+            "fenced": self.fenced,
             "references": list(self.references),
             "continues": self.continues,
             "parentRun": self.parent_run,
@@ -171,6 +175,7 @@ def _run_in(doc: Doc) -> Run:
         reason=doc["reason"],
         lease_owner=doc["leaseOwner"],
         lease_expires_at=doc["leaseExpiresAt"],
+        fenced=doc.get("fenced"),
         references=tuple(doc["references"]),
         continues=doc["continues"],
         parent_run=doc["parentRun"],
@@ -232,6 +237,7 @@ def _lease_acquired(run: Run, event: Event) -> Run:
     return run._replace(
         lease_owner=event.payload.get("owner"),
         lease_expires_at=event.payload.get("expiresAt"),
+        fenced=event.payload.get("fenced"),
         attempts=event.payload.get("attempt", run.attempts + 1),
     )
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from agentrun import clock
 from agentrun.records.lease import Lease, Owner
 from agentrun.records.run import Run
+from agentrun.store.identity import boot_id
+
+# Seconds by which a stored lease may seem longer than it was taken for: its fields are rounded to milliseconds.
+_ROUNDING = 1.0
 
 
 def new_lease(generation: int, owner: Owner, seconds: float, executing_ms: int = 0) -> Lease:
@@ -15,8 +19,18 @@ def new_lease(generation: int, owner: Owner, seconds: float, executing_ms: int =
 
 
 def is_expired(lease: Lease) -> bool:
-    """Whether the lease has run out, on the clock of this boot."""
-    return lease.expires_boot_seconds < clock.boot_seconds()
+    """Whether the lease has run out: on the clock of this boot, where it was taken by that.
+
+    Where it was not, in another machine or in a container whose clock starts elsewhere, only wall time is left. That
+    may be wrong, and decides nothing: whoever would take the run over watches for renewals with a clock of its own.
+    """
+    left = lease.expires_boot_seconds - clock.boot_seconds()
+    if lease.owner.boot_id == boot_id() and left <= lease_seconds(lease) + _ROUNDING:
+        return left < 0
+    try:
+        return clock.seconds_of(lease.expires_at) < clock.wall_seconds()
+    except ValueError:
+        return True
 
 
 def lease_seconds(lease: Lease) -> float:

@@ -113,6 +113,16 @@ def take_liveness(directory: Directory) -> int | None:
     return fd
 
 
+def open_liveness(directory: Directory) -> int:
+    """A descriptor by which the executor's lock can be had once somebody else lets it go: see `has_liveness`."""
+    return _open_again(directory)
+
+
+def has_liveness(fd: int) -> bool:
+    """Whether the executor's lock is held by `fd`; it is taken if it is free."""
+    return _lock_now(fd)
+
+
 @contextmanager
 def directory_lock(directory: Directory) -> Iterator[bool]:
     """Holds the lock of a directory that many sessions share, for an instant; False if it cannot be had in time.

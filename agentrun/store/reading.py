@@ -114,21 +114,29 @@ class RunReader:
         """Who drives `run`: `none` where nobody has to, `lost` where somebody should."""
         if run.is_over:
             return "none"
-        if is_executor_alive(self.directory):
-            lease = self.lease()
-            lapsed = lease is not None and lease.generation == run.generation and is_expired(lease)
-            return "frozen" if lapsed else "alive"
+        if self.is_driven(run):
+            lease = self.lease_of(run)
+            return "frozen" if lease is not None and is_expired(lease) else "alive"
         busy = any(operation.status is OperationStatus.RUNNING for operation in run.open_operations)
         idle = run.status is RunStatus.QUEUED or (run.status is RunStatus.WAITING_INPUT and not busy)
         return "none" if idle else "lost"
+
+    def is_driven(self, run: Run) -> bool:
+        """Whether some executor has the run: by its lock; where one that was fenced out keeps that, by its lease."""
+        return is_executor_alive(self.directory) and (run.fenced is None or self.lease_of(run) is not None)
+
+    def lease_of(self, run: Run) -> Lease | None:
+        """The lease of the current generation, unless it was let go of."""
+        lease = self.lease()
+        return lease if lease is not None and lease.generation == run.generation else None
 
     def unrecorded_ms(self, run: Run) -> int:
         """Executing time, in milliseconds, that the executor had used by its last renewal and no event tells of.
 
         What it used after that went with it: at most the time between two renewals.
         """
-        lease = self.lease()
-        if lease is None or lease.generation != run.generation:
+        lease = self.lease_of(run)
+        if lease is None:
             return 0
         return max(lease.executing_ms - int(run.usage["executingMs"]), 0)
 

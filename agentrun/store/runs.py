@@ -104,13 +104,13 @@ class RunDir(RunReader):
             )
         return run
 
-    def claim(self, held: Held, *, lease_seconds: float, timeout: float | None) -> Lease:
+    def claim(self, held: Held, *, lease_seconds: float, timeout: float | None, fenced: Doc | None = None) -> Lease:
         """Takes the lease in the next generation; the caller holds the liveness lock and goes on to execute.
 
         The attempt is counted by that, durably, before it begins. `timeout` is the run's whole executing time in
-        seconds; what was used before counts.
+        seconds; what was used before counts. `fenced` is the owner of the executor that has the lock instead.
         """
-        lease = self._take_lease(held, lease_seconds, self.current(held).next_attempt)
+        lease = self._take_lease(held, lease_seconds, self.current(held).next_attempt, fenced)
         run = self.current(held)
         if run.status in (RunStatus.QUEUED, RunStatus.RECONCILING) and run.ending is None:
             timeout_at = remaining_deadline(run, timeout)
@@ -118,12 +118,12 @@ class RunDir(RunReader):
             self._append(E.RUN_STARTED, started)
         return self._hold(lease, held)
 
-    def take_over(self, held: Held, *, lease_seconds: float) -> Lease:
+    def take_over(self, held: Held, *, lease_seconds: float, fenced: Doc | None = None) -> Lease:
         """Takes the lease in the next generation to settle what an executor left that is gone. Executes nothing.
 
-        So it begins no attempt: only what is executed can use them up.
+        So it begins no attempt: only what is executed can use them up. `fenced` is as for `claim`.
         """
-        return self._hold(self._take_lease(held, lease_seconds, self.current(held).attempts), held)
+        return self._hold(self._take_lease(held, lease_seconds, self.current(held).attempts, fenced), held)
 
     def renew(self, lease: Lease, held: Held, lease_seconds: float, executing_ms: int | None = None) -> Lease:
         """Renews the lease, with the executing time that the run has used by now. Raises FencedOut."""
@@ -185,7 +185,7 @@ class RunDir(RunReader):
 
     # --- below
 
-    def _take_lease(self, held: Held, lease_seconds: float, attempt: int) -> Lease:
+    def _take_lease(self, held: Held, lease_seconds: float, attempt: int, fenced: Doc | None) -> Lease:
         run = self.current(held)
         self.directory.ensure(layout.SCRATCH)
         for directory in (
@@ -202,7 +202,7 @@ class RunDir(RunReader):
             "previousGeneration": run.generation,
             "attempt": attempt,
             "expiresAt": lease.expires_at,
-        }
+        } | ({"fenced": fenced} if fenced else {})
         self._append(E.RUN_LEASE_ACQUIRED, payload, generation=lease.generation)
         return lease
 

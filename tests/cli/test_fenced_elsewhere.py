@@ -1,0 +1,210 @@
+"""An executor that does not respond and cannot be ended from here: the generation keeps it out, not its lock."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrun.store.disk import Directory
+from agentrun.store.locks import lock_holder
+
+Home = Any
+Until = Callable[..., Any]
+
+pytestmark = pytest.mark.slow
+NOT_OVER, FENCED = 6, 12
+CONTAINER = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
+@pytest.fixture
+def working(home: Home) -> str:
+    """A session whose tool waits for the gate; leases are short."""
+    home.settings(top='lease = "1s"')
+    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows", retries=3)
+    home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
+    return str(home.new())
+
+
+@pytest.fixture
+def in_container(home: Home, working: str, until: Until) -> Iterator[subprocess.Popen[bytes]]:
+    """An executor in a container: its number means nothing outside."""
+    try:
+        subprocess.run([*CONTAINER, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no namespaces of one's own here")
+    argv = [*CONTAINER, *home.argv("send", working, "go")]
+    with subprocess.Popen(argv, env=home.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        until((home.path / "effects").exists, "its tool is at work")
+        yield process
+        process.kill()
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def freeze(home: Home, run: str, pid: int, until: Until) -> None:
+    """Stops `pid`, the executor of `run`, not while it holds the session's lock, and waits until its lease is over."""
+    session = os.open(home.session_dir(run), os.O_RDONLY)
+    try:
+        fcntl.flock(session, fcntl.LOCK_EX)
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: state(pid) == "T", "it stands still")
+    finally:
+        os.close(session)
+    until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+
+
+def elsewhere(home: Home, run: str) -> None:
+    """Lets the lease name an executor of another machine."""
+    path = home.run_dir(run) / "lease.json"
+    lease = json.loads(path.read_bytes())
+    lease["owner"] |= {"host": "elsewhere", "bootId": "another"}
+    path.write_text(json.dumps(lease))
+
+
+def holder_of(home: Home, run: str) -> int | None:
+    directory = Directory.root(str(home.run_dir(run)))
+    try:
+        return lock_holder(directory)
+    finally:
+        directory.close()
+
+
+def contents(home: Home, run: str) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in home.run_dir(run).rglob("*") if path.is_file()}
+
+
+def recovered(home: Home, code: int = 0) -> list[str]:
+    done = home.run("recover", "--json")
+    assert done.code == code, done
+    return [doc["outcome"] for doc in done.docs]
+
+
+# covers A59 A63 B33 B34 B35 B36 B37
+def test_one_in_another_container_is_fenced_out_and_leaves_when_it_wakes_up(
+    home: Home, working: str, in_container: subprocess.Popen[bytes], until: Until
+) -> None:
+    run = f"{working}/run-1"
+    (pid,) = map(int, Path(f"/proc/{in_container.pid}/task/{in_container.pid}/children").read_text().split())
+    freeze(home, run, pid, until)
+    assert recovered(home) == ["continued"]
+    home.wait_for_event(run, "tool.started", count=2)
+    # The old one has the lock and does nothing; the lease shows that the new one is at work.
+    assert (state(pid), holder_of(home, run)) == ("T", pid)
+    view = home.view(run)
+    assert (view["executor"], view["generation"], view["fenced"]["pid"]) == ("alive", 3, 1)
+    assert recovered(home) == []
+
+    os.kill(pid, signal.SIGCONT)
+    assert in_container.wait() == FENCED
+    # The new one gets the lock that the old one lets go.
+    until(lambda: holder_of(home, run) == home.executor(run), "the lock")
+    home.open_gate()
+    home.wait_for_status(run, "completed")
+    assert home.run("show", run, "--report").text == "rows\n"
+    assert (home.path / "effects").read_text() == "looked\n" * 2
+    assert [event["generation"] for event in home.events(run, "run.lease_acquired")] == [1, 2, 3]
+
+
+# covers B33 B37
+def test_a_run_ends_while_the_one_that_was_fenced_out_has_the_lock(home: Home, working: str, until: Until) -> None:
+    run = home.detach(working, "go")
+    home.wait_for_event(run, "tool.started")
+    pid = home.executor(run)
+    freeze(home, run, pid, until)
+    elsewhere(home, run)
+    crowd = [home.start("recover", "--json") for _ in range(4)]
+    assert [doc["outcome"] for each in crowd for doc in each.end().docs] == ["continued"]
+    home.open_gate()
+    home.wait_for_status(run, "completed")
+    before = contents(home, run)
+    # The session goes on: the next run has a directory of its own.
+    assert home.run("send", working, "again").code == 0
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    assert contents(home, run) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_who_took_over_without_the_lock_and_goes_is_replaced_like_a_frozen_one(
+    number: int, home: Home, working: str, until: Until
+) -> None:
+    run = home.detach(working, "go")
+    home.wait_for_event(run, "tool.started")
+    pid = home.executor(run)
+    freeze(home, run, pid, until)
+    elsewhere(home, run)
+    assert recovered(home) == ["continued"]
+    home.wait_for_event(run, "tool.started", count=2)
+    second = home.executor(run)
+    os.kill(second, number)
+    # Nothing but its lease tells of it.
+    until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+    assert recovered(home) == ["continued"]
+    assert state(second) in ("", "Z")
+    home.open_gate()
+    home.wait_for_status(run, "completed")
+    assert [event["payload"]["attempt"] for event in home.events(run, "run.lease_acquired")] == [1, 1, 2, 2, 3]
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_cancel_that_waits_winds_it_down_in_its_stead(home: Home, working: str, until: Until) -> None:
+    run = home.detach(working, "go")
+    home.wait_for_event(run, "tool.started")
+    pid = home.executor(run)
+    freeze(home, run, pid, until)
+    elsewhere(home, run)
+    assert home.run("cancel", run, "--wait").code == 0
+    assert (home.view(run)["status"], state(pid)) == ("cancelled", "T")
+    before = contents(home, run)
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    assert contents(home, run) == before
+
+
+def test_resume_goes_on_in_this_terminal(home: Home, working: str, until: Until) -> None:
+    run = home.detach(working, "go")
+    home.wait_for_event(run, "tool.started")
+    pid = home.executor(run)
+    freeze(home, run, pid, until)
+    elsewhere(home, run)
+    home.open_gate()
+    done = home.run("resume", run)
+    assert (done.code, done.text) == (0, "rows\n"), done.said
+    os.kill(pid, signal.SIGKILL)
+
+
+# covers A60 A61
+def test_a_denial_of_its_write_counts_only_once_it_is_dead(home: Home, until: Until) -> None:
+    """What it was about to send may still be sent: a probe that says "not done" says nothing about later."""
+    home.settings(top='lease = "1s"')
+    denial = ["/bin/sh", "-c", 'echo \'{"status": "failed"}\'']
+    home.tool("export", home.gate(), effect="write", approve="auto", probe=denial)
+    home.model({"calls": [{"name": "export"}]}, {"text": "the report"})
+    run = str(home.detach(home.new(), "go"))
+    home.wait_for_event(run, "tool.started")
+    pid = home.executor(run)
+    freeze(home, run, pid, until)
+    elsewhere(home, run)
+    for _ in range(2):
+        assert recovered(home, NOT_OVER) == ["left"]
+        (unknown,) = home.view(run)["unresolvedOperations"]
+        assert unknown["status"] == "unknown"
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: state(pid) in ("", "Z"), "it is dead")
+    assert recovered(home) == ["continued"]
+    home.wait_for_status(run, "completed")
+    (settled,) = home.events(run, "operation.reconciled")[-1:]
+    assert settled["payload"]["status"] == "failed"
