@@ -90,7 +90,8 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
 
 def _announced_parent(place: Place, target: Target, asked: Asked) -> Parent | None:
     """The run of the tool that started this command. It knows, before there is one, of the run that may begin."""
-    if asked.mode not in (None, PROMPT):
+    may_begin = asked.mode in (None, PROMPT) or asked.if_ended is not None
+    if asked.detach and not may_begin:
         return None
     parent, note = origin_of(place)
     if note:
@@ -98,7 +99,10 @@ def _announced_parent(place: Place, target: Target, asked: Asked) -> Parent | No
     if parent is None:
         return None
     if not asked.detach:
+        # Whatever is said: in the foreground its sender watches the run, which waits for the sender.
         check_not_itself(parent, target.session.session_id)
+    if not may_begin:
+        return None
     announce(place, parent, target.session.session_id, target.session.messages.next_seq() - 1)
     return parent
 
@@ -109,6 +113,8 @@ def steer(options: Options, session: str, words: Words, *, key: str | None, if_e
     target = find(place.tree, session)
     asked = Asked(mode=STEER, key=key, if_ended=if_ended, detach=True)
     saying = _saying(place, target, read_text(words, "steer"), asked)._replace(drive=if_ended is not None)
+    parent = _announced_parent(place, target, asked)
+    saying = saying._replace(parent_run=parent.to_doc() if parent else None)
     acceptance = control.say(place, target, saying)
     if acceptance.liveness is not None:
         start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)

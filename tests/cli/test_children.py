@@ -272,12 +272,36 @@ def test_stopping_a_run_leaves_an_executor_alone_that_its_tool_started_for_anoth
     home.wait_for_status(f"{other}/run-1", "completed")
 
 
-def test_a_run_does_not_wait_for_itself(home: Home) -> None:
-    home.tool("ask", f'{AGENTRUN} send "$AGENTRUN_SESSION" elsewhere 2>&1; echo "exit $?"')
+@pytest.mark.parametrize("how", ["", "--mode steer", "--mode follow-up", "--mode steer --if-ended prompt"])
+def test_a_run_does_not_wait_for_itself(home: Home, how: str) -> None:
+    home.tool("ask", f'timeout 20 {AGENTRUN} send "$AGENTRUN_SESSION" elsewhere {how} 2>&1; echo "exit $?"')
     home.model({"calls": [{"name": "ask"}]}, {"text": "{{op:ask}}"})
-    sent = home.run("send", home.new(), "go")
+    session = home.new()
+    sent = home.run("send", session, "go")
     assert "exit 7" in sent.text
     assert "--detach" in sent.text
+    assert [message["mode"] for message in home.messages(session)] == ["prompt", "report"]
+
+
+def test_a_run_says_something_to_itself_if_it_does_not_wait(home: Home) -> None:
+    home.tool("ask", f'{AGENTRUN} send "$AGENTRUN_SESSION" elsewhere --mode follow-up --detach 2>&1; echo "exit $?"')
+    home.model({"calls": [{"name": "ask"}]}, {"text": "{{op:ask}}"}, {"ifContains": "elsewhere", "text": "heard"})
+    session = home.new()
+    assert home.run("send", session, "go").text == "heard\n"
+    assert home.view(f"{session}/1")["children"] == []
+
+
+@pytest.mark.parametrize("how", ["steer", "send --mode steer --detach"])
+def test_a_steer_that_comes_too_late_begins_a_child_if_it_begins_a_run(home: Home, how: str, until: Until) -> None:
+    other = sending(home, f"agentrun {how} $other elsewhere --if-ended prompt; {home.gate('never')}")
+    session = home.new()
+    run = str(home.detach(session, "go"))
+    child = f"{other}/run-1"
+    until((home.path / "ready").exists, "the child's tool")
+    parent = {"sessionId": session, "runId": "run-1", "operationId": "op-2"}
+    assert home.view(child)["parentRun"] == parent
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.status(child) == "cancelled"
 
 
 @pytest.mark.parametrize(
