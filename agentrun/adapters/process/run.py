@@ -55,6 +55,8 @@ class Outcome(NamedTuple):
     """Another process still held stdout, stderr or `LINE_FD` when reading stopped."""
     timed_out: bool
     survivors: tuple[Survivor, ...]
+    by_itself: bool = False
+    """It was stopped when it had ended already: how it ended is its own word."""
 
     @property
     def stdout_cut(self) -> bool:
@@ -100,7 +102,8 @@ async def run_process(
             on_started(running.pid)
         outcome = await _followed(running, end, timeout)
     except BaseException:
-        outcome = await end()
+        by_itself = running.has_ended()
+        outcome = (await end())._replace(by_itself=by_itself)
         (on_interrupted or _drop)(outcome)
         if running.failure is None:
             raise
@@ -265,6 +268,12 @@ class _Running:
         await self._pass_lines_on()
         if not self._is_held:
             await self.pass_output_on()
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended by now."""
+        if not self.exited:
+            self._note_exit()
+        return self.exited
 
     def hold_output(self) -> None:
         """From here on what is printed waits for `pass_output_on`: nobody may wait for a receiver in a shield."""

@@ -174,6 +174,9 @@ class CommandTool:
         )
 
     def _stopped(self, started: bool, outcome: Outcome | None, lines: _RemoteIdLines) -> ToolOutcome:
+        if outcome is not None and outcome.by_itself:
+            # The stop came too late for it: that is how it ended, but nothing is tried again.
+            return self._outcome(outcome, lines)._replace(retryable=False)
         return ToolOutcome(
             Status.CANCELLED,
             outcome.stdout if outcome else b"",
