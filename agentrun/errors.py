@@ -13,6 +13,7 @@
     │   ├── NameTaken              a session of that name exists
     │   ├── Unresolved             an operation would be forgotten of which nobody knows what it did
     │   ├── SessionHeld            its lock is held by an executor that does not respond
+    │   ├── LockHeld               its lock is held by some other process that does not let go
     │   └── HeldBack               the run cannot go on before something is settled
     ├── NotFound                8  not_found
     │   └── Ambiguous              several sessions match
@@ -144,6 +145,10 @@ class Unresolved(Conflict):
 
 class SessionHeld(Conflict):
     """The session's lock is held by an executor that does not respond; it has to be ended first."""
+
+
+class LockHeld(Conflict):
+    """The session's lock is held by a process that is no executor and does not let go; it is named if it can be."""
 
 
 class HeldBack(Conflict):

@@ -17,7 +17,7 @@ from agentrun.commands.foresight import foreseen
 from agentrun.commands.place import Place
 from agentrun.commands.recovery import Ready
 from agentrun.commands.vigil import Vigil, end_frozen
-from agentrun.errors import AgentrunError, ConfigError, FencedOut, HeldBack, SessionHeld
+from agentrun.errors import AgentrunError, ConfigError, FencedOut, HeldBack, LockHeld, SessionHeld
 from agentrun.lifecycle.recovery import unknown_operations
 from agentrun.lifecycle.winding_down import end_overdue
 from agentrun.records.lease import Lease
@@ -185,7 +185,7 @@ class Patrol:
                 frozen = end_frozen(run_dir)
                 if frozen is not None:
                     return self._lost(session, run_dir, frozen)
-            except (HeldBack, SessionHeld) as error:
+            except (HeldBack, LockHeld, SessionHeld) as error:
                 return _told(run_dir, "left", error.message, error.hint)
         return self._recover(session, run_dir, run_dir.view())
 

@@ -7,19 +7,22 @@ more lease length of time in which this process was awake; a renewal in between 
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
 
 from agentrun import clock
 from agentrun.errors import HeldBack
 from agentrun.records.lease import Lease, Owner
 from agentrun.store.deadlines import lease_seconds
+from agentrun.store.holders import Patience
 from agentrun.store.identity import boot_id, start_time
-from agentrun.store.locks import is_executor_alive
+from agentrun.store.locks import LOCK_PATIENCE, is_executor_alive, lock_holder
 from agentrun.store.runs import RunDir
 from agentrun.store.watch import Watch
 
 # Seconds that a process has to go away after SIGKILL, and its locks with it.
 KILL_PATIENCE = 5.0
+_PAUSE = 0.02
 
 
 class _Seen(NamedTuple):
@@ -61,7 +64,8 @@ def end_frozen(run_dir: RunDir) -> Lease | None:
     """Ends the executor whose lease `run_dir` has, and returns when its locks are free.
 
     One that is not to be found here, being of another machine, boot or container, cannot be ended: its lease comes
-    back then, for whoever fences it out. Raises HeldBack if it is there and does not go.
+    back then, for whoever fences it out. One that waits for the session's lock, which some other process has, is left
+    alone. Raises HeldBack if it is there and does not go, LockHeld if the other process does not let go.
     """
     from agentrun.adapters.process import end_named
 
@@ -72,6 +76,8 @@ def end_frozen(run_dir: RunDir) -> Lease | None:
     if not is_of_here(owner):
         return lease
     assert owner.start_time is not None
+    if _was_kept_waiting(run_dir, owner):
+        return None
     ended = end_named(owner.pid, owner.start_time, patience=KILL_PATIENCE)
     if ended and run_dir.load().fenced is not None:
         return lease  # the lock is with one that was fenced out before, elsewhere
@@ -83,6 +89,25 @@ def end_frozen(run_dir: RunDir) -> Lease | None:
             run_id=run_dir.run_id,
         )
     return None
+
+
+def _was_kept_waiting(run_dir: RunDir, owner: Owner) -> bool:
+    """Whether the executor could not renew its lease because another process had the session's lock for long.
+
+    That one has let go now, so the executor may renew. Raises LockHeld if it does not.
+    """
+    directory = run_dir.session_directory
+    keeper, since = lock_holder(directory), clock.awake_seconds()
+    if keeper in (None, owner.pid):
+        return False
+    patience = Patience(run_dir.session_id, directory)
+    due = since + LOCK_PATIENCE
+    while lock_holder(directory) == keeper:
+        if clock.awake_seconds() >= due:
+            patience.look()
+            due += LOCK_PATIENCE
+        time.sleep(_PAUSE)
+    return clock.awake_seconds() - since >= LOCK_PATIENCE
 
 
 def is_of_here(owner: Owner) -> bool:

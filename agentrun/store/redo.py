@@ -35,7 +35,7 @@ def writing(session: SessionDir) -> Iterator[Writer]:
 @contextmanager
 def recording(session: SessionDir) -> Iterator[Writer]:
     """Holds the session's lock for an executor's own facts, which build on nothing that others left."""
-    with session.locked():
+    with session.locked_for_executor():
         yield Writer(session)
 
 

@@ -7,7 +7,7 @@ then, and what a crashed writer left half done has been completed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from agentrun import ids
@@ -18,6 +18,7 @@ from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
 from agentrun.store.disk import Directory, Expected
+from agentrun.store.holders import Patience
 from agentrun.store.locks import lock_holder, session_lock
 from agentrun.store.log import Log
 from agentrun.store.runs import RunDir
@@ -61,8 +62,29 @@ class SessionDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there."""
-        with session_lock(self.directory, self._refuse_frozen):
+        """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there.
+
+        Raises SessionHeld or LockHeld if somebody has it who does not let go.
+        """
+        patience = Patience(self.session_id, self.directory)
+
+        def on_wait() -> None:
+            self._refuse_frozen()
+            if not self._is_held_by_executor():
+                patience.look()
+
+        with self._locked(on_wait):
+            yield
+
+    @contextmanager
+    def locked_for_executor(self) -> Iterator[None]:
+        """Holds the session's lock, however long that takes: a run is not lost because somebody has it."""
+        with self._locked(self._refuse_frozen):
+            yield
+
+    @contextmanager
+    def _locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
+        with session_lock(self.directory, on_wait):
             if not self._is_in_place():
                 # Whoever held the lock before has removed it; what was written now would be lost.
                 raise NotFound(f"{self.session_id} has been removed", session_id=self.session_id)
@@ -91,6 +113,16 @@ class SessionDir:
                 session_id=self.session_id,
                 run_id=run_id,
             )
+
+    def _is_held_by_executor(self) -> bool:
+        """Whether it is the active run's executor, which is slow then; if it does not respond, its lease will tell."""
+        run_id = self.active()
+        if run_id is None:
+            return False
+        run_dir = self.run(run_id)
+        lease = run_dir.lease()
+        is_its = lease is not None and lease.owner.pid == lock_holder(self.directory)
+        return is_its and run_dir.executor_of(run_dir.load()) == "alive"
 
     def message(self, doc: Doc) -> Message:
         """The message in a decoded line of this session. Raises ValueError if it is none, or another session's."""

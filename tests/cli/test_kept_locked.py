@@ -1,0 +1,82 @@
+"""A session's lock in the hands of a process that does not let go: commands say so, and executors wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrun.store.disk import Directory
+from agentrun.store.locks import lock_holder
+
+Home = Any
+Until = Callable[..., Any]
+
+pytestmark = pytest.mark.slow
+NOT_OVER, CONFLICT = 6, 7
+
+
+@contextmanager
+def kept(home: Home, session: str, until: Until) -> Iterator[int]:
+    """A process that has the session's lock and is no agentrun."""
+    path = home.session_dir(session)
+    directory = Directory.root(str(path))
+    with subprocess.Popen(["flock", "--no-fork", path, "sleep", "600"]) as process:
+        until(lambda: lock_holder(directory) == process.pid, "the lock")
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+            directory.close()
+
+
+def test_commands_that_write_name_a_suspended_process_and_those_that_read_do_not_wait(home: Home, until: Until) -> None:
+    home.model({"ask": "which?"}, {"text": "the report"})
+    session = home.new()
+    assert home.run("send", session, "go").code == 5
+    with kept(home, session, until) as pid:
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", "it stands still")
+        writing = (
+            ("send", session, "all"),
+            ("steer", session, "not that"),
+            ("cancel", session),
+            ("rename", session, "x"),
+        )
+        started = [home.start(*words, "--json") for words in writing]
+        for words in (("show", session), ("show", session, "--messages"), ("ls",)):
+            assert home.run(*words).code == 0
+        assert not any(each.is_over for each in started)
+        before = home.messages(session)
+        for each in started:
+            done = each.end()
+            assert (done.code, done.error["code"]) == (CONFLICT, "conflict")
+            assert f"kept locked by sleep (pid {pid}), which is suspended" in done.error["message"]
+            assert f"kill -CONT {pid}" in done.error["hint"]
+        assert home.messages(session) == before
+    assert home.run("send", session, "all").code == 0
+
+
+def test_an_executor_waits_and_is_not_ended_for_waiting(home: Home, until: Until) -> None:
+    home.settings(top='lease = "1s"')
+    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows")
+    home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
+    session = home.new()
+    run = str(home.detach(session, "go"))
+    until((home.path / "effects").exists, "its tool is at work")
+    with kept(home, session, until) as pid:
+        until(lambda: home.view(run)["executor"] == "frozen", "it cannot renew its lease")
+        home.open_gate()
+        done = home.run("recover", "--json")
+        assert (done.code, [doc["outcome"] for doc in done.docs]) == (NOT_OVER, ["left"])
+        assert f"pid {pid}" in done.docs[0]["reason"]
+        assert home.status(run) == "running"
+    home.wait_for_status(run, "completed")
+    assert [event["generation"] for event in home.events(run, "run.lease_acquired")] == [1]
+    assert (home.path / "effects").read_text() == "looked\n"
