@@ -28,7 +28,7 @@ from agentrun.adapters.process import (
 )
 from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import LINE_BYTES, MEMORY_BYTES, STDERR_TAIL, Lines, Spool
-from agentrun.adapters.process.procfs import open_pidfd, read_proc, send_signal
+from agentrun.adapters.process.procfs import Proc, all_procs, open_pidfd, read_proc, send_signal, session_of
 
 MB = 1024 * 1024
 Mark = dict[str, str]
@@ -368,6 +368,42 @@ def test_cancelling_says_how_the_tool_ended(mark: Mark) -> None:
     assert (outcome.exit_code, outcome.signal) == (None, signal.SIGTERM)
     assert outcome.stdout.read() == b"hi\n"
     assert not outcome.timed_out
+
+
+def test_the_tool_itself_is_asked_to_end_before_the_machine_is_searched(
+    mark: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many processes there are: the search waits here until the tool and its child have heard of the stop."""
+    # covers A46 B28
+    heard: list[int] = []
+
+    def search() -> dict[int, Proc]:
+        wait_until(lambda: not heard or not any(is_in_state("S", pid) for pid in heard))
+        return all_procs()
+
+    script = "sleep 60 & echo $! >&3; wait"
+
+    def note(pid: int) -> bool:
+        heard[:] = [pid, *(each.pid for each in session_of(pid) if each.pid != pid)]
+        return len(heard) == 2
+
+    monkeypatch.setattr("agentrun.adapters.process.tree.all_procs", search)
+    outcome = cancelled(["sh", "-c", script], mark, until=note, grace=60)
+    assert outcome.signal == signal.SIGTERM
+
+
+def test_what_a_tool_starts_to_clean_up_is_not_asked_to_end(mark: Mark, tmp_path: Path) -> None:
+    program = """
+        def end(number, frame):
+            os.spawnlp(os.P_WAIT, "setsid", "setsid", "sh", "-c", "sleep 0.1; echo cleaned")
+            os._exit(9)
+        signal.signal(signal.SIGTERM, end)
+        ready()
+        time.sleep(60)
+    """
+    outcome = cancelled(tool(program), mark, grace=60)
+    assert outcome.exit_code == 9
+    assert outcome.stdout.read() == b"cleaned\n"
 
 
 def test_a_grace_period_ends_when_somebody_forces_it(mark: Mark) -> None:

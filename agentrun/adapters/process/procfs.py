@@ -2,11 +2,13 @@
 
 import os
 import signal
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
+
+_READ_BYTES = 64 * 1024
 
 
 class Proc(NamedTuple):
@@ -42,6 +44,30 @@ def read_proc(pid: int) -> Proc | None:
     return Proc(pid, int(fields[19]), int(ppid), int(pgid), int(sid), state.decode(), int(fields[17]))
 
 
+def session_of(leader: int) -> list[Proc]:
+    """The leader of a session, if it is alive, and what descends from it in that session, parents first.
+
+    Looks at nothing else (proc(5), `children`), and may miss what is being started or ended meanwhile.
+    """
+    found: list[Proc] = []
+    waiting = [leader]
+    while waiting:
+        pid = waiting.pop()
+        one = read_proc(pid)
+        if one is None or not one.alive or one.sid != leader:
+            continue
+        found.append(one)
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                waiting += map(int, proc_file(pid, f"task/{thread}/children").split())
+    return found
+
+
+def clock_ticks() -> int:
+    """Now, as `Proc.start` counts."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
 def carries(pid: int, items: frozenset[bytes]) -> bool:
     """Whether the environment that the process was started with has all these `KEY=value`."""
     return bool(items) and items.issubset(proc_file(pid, "environ").split(b"\0"))
@@ -55,9 +81,19 @@ def environment_items(marker: Mapping[str, str]) -> frozenset[bytes]:
 def proc_file(pid: int, name: str) -> bytes:
     """What /proc says under `name` of a process; nothing of one that is gone or another user's."""
     try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
+        # Bare calls: this is done for every process of the machine, while somebody waits for a stop.
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""  # gone, or of another user: not ours to end
+    try:
+        content = b""
+        while part := os.read(descriptor, _READ_BYTES):
+            content += part
+    except (ProcessLookupError, PermissionError):
+        return b""
+    finally:
+        os.close(descriptor)
+    return content
 
 
 def pids() -> list[int]:

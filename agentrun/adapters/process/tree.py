@@ -4,10 +4,11 @@ A process belongs to a tree when it is a seed of it (the tool and its session, a
 environment), when it descends from a member, or when it was a member before. Nothing is signalled by
 its pid alone: the start time has to be the same, so a stranger who got a recycled pid is not touched.
 
-The order of ending: SIGTERM, and SIGCONT to the stopped so that they can act on it; the grace period;
-then everything is stopped, because what is stopped cannot fork, and killed, until nothing is found
-twice in a row. What is alive after that is named. In a subreaper, dead orphans that were never seen
-alive count as a finding: something forks and is gone faster than it can be looked at.
+The order of ending: SIGTERM, to the tool itself before anybody else is searched for, and SIGCONT to the
+stopped so that they can act on it; the grace period; then everything is stopped, because what is stopped
+cannot fork, and killed, until nothing is found twice in a row. What is alive after that is named. In a
+subreaper, dead orphans that were never seen alive count as a finding: something forks and is gone faster
+than it can be looked at.
 
 Out of reach, without a cgroup: a process that cleared its environment and left its parents before it
 was ever seen. `end_descendants` in a subreaper gets that one too.
@@ -18,6 +19,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,10 +32,12 @@ from agentrun.adapters.process.procfs import (
     ancestors,
     below,
     carries,
+    clock_ticks,
     command_of,
     environment_items,
     read_proc,
     send_signal,
+    session_of,
 )
 from agentrun.agent.protocols import never
 
@@ -158,12 +162,16 @@ class Tree:
 
     def _ask(self, grace: float) -> Generator[float, None, None]:
         deadline, pause = time.monotonic() + grace, _QUICKEST
-        asked: set[tuple[int, int]] = set()
+        # First those that are known: the search of the machine takes the longer the more processes there are.
+        since, asked = clock_ticks() if self._group else inf, self._ask_session()
         most = None
         while (alive := self._look()) and (left := deadline - time.monotonic()) > 0 and not self._is_forced():
-            # What a living member starts from now on may be its way to clean up. It is not asked.
-            parents = {one.pid for one in alive} if asked else set()
-            fresh = [one for one in alive if one.identity not in asked and one.ppid not in parents]
+            # What a living member starts once it was asked may be its way to clean up. It is not asked.
+            parents = {one.pid for one in alive}
+            fresh = [
+                one for one in alive if one.identity not in asked and not (one.ppid in parents and one.start >= since)
+            ]
+            since = 0
             self._signal(fresh, signal.SIGTERM)
             self._signal((one for one in alive if one.state == "T"), signal.SIGCONT)
             asked.update(one.identity for one in fresh)
@@ -172,6 +180,17 @@ class Tree:
                 return
             yield min(pause, left)
             pause = min(2 * pause, _SLOWEST)
+
+    def _ask_session(self) -> set[tuple[int, int]]:
+        """Asks the tool, and what it started in its session, to end; returns who was asked."""
+        if self._group is None:
+            return set()
+        seen = session_of(self._group)
+        self._signal(seen[:1], signal.SIGTERM)
+        spared = below({one.pid: one for one in seen}, self._spare()) if len(seen) > 1 else ()
+        asked = [one for one in seen if one.pid not in spared]
+        self._signal(asked[1:], signal.SIGTERM)
+        return {one.identity for one in asked}
 
     def _kill(self) -> Generator[float, None, None]:
         deadline, pause = time.monotonic() + self._kill_seconds, _QUICKEST
