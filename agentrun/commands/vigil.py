@@ -47,10 +47,13 @@ class Vigil:
         return max(lease_seconds(lease) - (clock.awake_seconds() - seen.since), 0.0)
 
     def keep(self, run_dir: RunDir) -> bool:
-        """Watches a frozen executor until it counts as such; False if it comes to life, or dies, before."""
-        watch = Watch(run_dir.directory)
+        """Watches a frozen executor until it counts as such; False if it comes to life, or dies, before.
+
+        A renewal is life, whatever the clock says about its lease: in a container that clock may be another one.
+        """
+        watch, first = Watch(run_dir.directory), run_dir.lease()
         try:
-            while run_dir.executor_of(run_dir.load()) == "frozen":
+            while run_dir.executor_of(run_dir.load()) == "frozen" and run_dir.lease() == first:
                 left = self.seconds_left(run_dir)
                 if left <= 0:
                     return True

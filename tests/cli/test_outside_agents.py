@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -121,3 +123,67 @@ def test_a_cancel_is_told_to_an_agent_and_ends_all_that_it_started(home: Any, un
     (ended,) = home.events(run, "tool.finished")
     assert ended["payload"]["status"] == "succeeded"
     assert "session/cancel" in (home.path / "heard").read_text()
+
+
+def lose(home: Any, run: str, until: Until) -> None:
+    """kill -9 of a run's executor; what its agent has left running goes on."""
+    os.kill(home.executor(run), signal.SIGKILL)
+    until(lambda: home.view(run)["executor"] == "lost", "the executor is gone")
+
+
+@pytest.mark.slow
+def test_a_command_that_lost_its_executor_is_ended_and_begun_again_on_the_users_word(home: Any, until: Until) -> None:
+    # covers A58 A60 A61 B33
+    effects = home.path / "effects"
+    session = home.new("--agent", shell(f"echo x >>{effects}; setsid sleep 1000 & {home.gate()}; echo done"))
+    run = home.detach(session, "go")
+    until(effects.exists, "it is at work")
+    lose(home, run, until)
+    assert home.run("recover").code == 0
+    # Nobody knows what it had done by itself: it is not simply begun once more.
+    home.wait_for_status(run, "waiting_input")
+    assert "nobody knows how much it had done" in home.view(run)["waitingFor"]["text"]
+    assert home.marked(session) == []
+    assert effects.read_text() == "x\n"
+    home.open_gate()
+    assert home.run("send", session, "go on from there").code == 0
+    assert (home.status(run), effects.read_text()) == ("completed", "x\nx\n")
+
+
+@pytest.mark.slow
+def test_a_command_that_changes_nothing_is_begun_again_by_itself(home: Any, until: Until) -> None:
+    # covers A61
+    effects = home.path / "effects"
+    command = json.dumps(["/bin/sh", "-c", f"echo x >>{effects}; {home.gate()}; echo done"])
+    home.config.write_text(f'[agents.cli]\nkind = "command"\ncommand = {command}\neffect = "read"\n')
+    run = home.detach(home.new(), "go")
+    until(effects.exists, "it is at work")
+    lose(home, run, until)
+    home.open_gate()
+    assert home.run("recover").code == 0
+    home.wait_for_status(run, "completed")
+    assert home.run("show", run, "--report").text == "done\n"
+    assert effects.read_text() == "x\nx\n"
+
+
+@pytest.mark.slow
+def test_an_acp_agent_that_lost_its_executor_is_ended_with_all_that_it_started(home: Any, until: Until) -> None:
+    # covers A58 A60 A61 B33
+    pytest.importorskip("acp", reason="needs the extra acp")
+    session = home.new("--agent", small_agent(home))
+    run = home.detach(session, "hang-edit")
+    home.wait_for_event(run, "tool.started")
+    lose(home, run, until)
+    done = home.run("recover", "--json")
+    # Its edit was under way: nobody knows whether it was made.
+    assert (done.code, [doc["outcome"] for doc in done.docs]) == (6, ["left"])
+    assert home.marked(session) == []
+    (unknown,) = home.view(run)["unresolvedOperations"]
+    assert home.run("reconcile", run, unknown["operationId"], "--as", "failed").code == 0
+    assert home.run("recover").code == 0
+    # The agent remembers: its own conversation is opened again, and it goes on.
+    home.wait_for_event(run, "tool.started", count=2)
+    heard = [json.loads(line) for line in (home.path / "heard").read_text().splitlines()]
+    assert [each["method"] for each in heard if "session/load" in str(each.get("method"))] == ["session/load"]
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.marked(session) == []

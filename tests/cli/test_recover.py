@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from agentrun.records.message import ENDED
+from agentrun.states import EventType
+from agentrun.store.redo import writing
+from agentrun.store.tree import Tree
+
 Home = Any
 Until = Callable[..., Any]
 Doc = dict[str, Any]
@@ -94,7 +99,7 @@ def test_a_read_that_was_under_way_is_made_again_as_far_as_its_retries_allow(
         assert len(home.events(run, "tool.started")) == 1
 
 
-# covers A35 A60 A61 B38
+# covers A35 A60 A61 A62 B38
 def test_a_write_of_which_nobody_knows_waits_for_the_users_word(home: Home, until: Until) -> None:
     write_tool(home)
     calling(home, "export")
@@ -271,6 +276,64 @@ def test_a_run_whose_turn_it_is_and_that_nobody_drives_is_started(home: Home, un
     (done,) = recovered(home)
     assert (done["outcome"], done["runId"]) == ("started", "run-2")
     ended(home, f"{session}/run-2")
+
+
+def test_a_queued_run_is_found_when_the_one_that_freed_the_slot_died_before_it_passed_it_on(
+    home: Home, until: Until
+) -> None:
+    """The slot is free and the conversation ends with how the run before it ended: nothing points to the queue."""
+    home.tool("hold", home.gate())
+    home.model({"calls": [{"name": "hold"}]}, {"text": "the report"})
+    first = home.detach(home.new(), "go")
+    home.wait_for_event(first, "tool.started")
+    session = first.partition("/")[0]
+    second = home.detach(session, "and then", "--if-busy", "queue")
+    kill(home, first, until)
+    place = Tree(str(home.root), home.session_dir(session).parent.parent.name).session(session)
+    with writing(place) as writer:  # what an executor does that dies over ending its run
+        run_dir = place.run("run-1")
+        lease = run_dir.take_over(writer, lease_seconds=60)
+        end = {"terminalStatus": "failed", "reason": "it was lost"}
+        run_dir.append(lease, writer, EventType.RUN_FAILING, {"reason": "it was lost"})
+        run_dir.append(lease, writer, EventType.RUN_FINISHED, end)
+        writer.append_message("run-1", "system", ENDED, "run-1 failed: it was lost")
+        writer.free_slot()
+    home.open_gate()
+    (done,) = recovered(home)
+    assert (done["outcome"], done["runId"]) == ("started", "run-2")
+    ended(home, second)
+
+
+# covers B38 B62
+def test_an_action_has_the_same_key_in_every_attempt(home: Home, until: Until) -> None:
+    home.tool("look", f'echo "$AGENTRUN_IDEMPOTENCY_KEY" >>"{home.path}/effects"; {home.gate()}', retries=5)
+    calling(home, "look")
+    run = home.detach(home.new(), "go")
+    for number in (1, 2):
+        until(lambda number=number: len(effects(home)) == number, "the tool is at work")
+        kill(home, run, until)
+        recovered(home)
+    home.open_gate()
+    ended(home, run)
+    (registered,) = home.events(run, "tool.registered")
+    assert effects(home) == [registered["payload"]["idempotencyKey"]] * 3
+
+
+# covers A47 A66
+def test_what_is_ended_with_a_lost_run_is_its_own(home: Home, until: Until) -> None:
+    home.tool("hold", f"echo $$ >>'{home.path}'/pid-$AGENTRUN_SESSION; {home.gate()}", retries=3)
+    calling(home, "hold")
+    runs = [home.detach(home.new(), "go") for _ in range(2)]
+    files = [home.path / f"pid-{run.partition('/')[0]}" for run in runs]
+    lost, other = (until(lambda file=file: file.exists() and file.read_text().split(), "its tool") for file in files)
+    kill(home, runs[0], until)
+    recovered(home)
+    assert os.path.exists(f"/proc/{other[0]}")
+    assert int(lost[0]) not in home.marked(runs[0].partition("/")[0])
+    home.open_gate()
+    ended(home, runs[0])
+    assert ended(home, runs[1])["generation"] == 1
+    assert files[1].read_text().split() == other
 
 
 # covers B45

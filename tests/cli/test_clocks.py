@@ -1,0 +1,147 @@
+"""Clocks that are wrong, or were set while a run went on: no lease and no order comes from them.
+
+# case C19
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Home = Any
+Until = Callable[..., Any]
+
+pytestmark = pytest.mark.slow
+HOUR, DAY = 3600, 86400
+# Another start of the clocks that leases are measured by, as a container may have (time_namespaces(7)).
+OTHER_CLOCK = ["unshare", "--user", "--map-current-user", "--time", "--boottime", "9999999", "--monotonic", "9999999"]
+OTHER_CLOCK += ["--fork", "--kill-child"]
+WRONG_CLOCK = (
+    "import sys, time\n"
+    "real, off = time.time, float(sys.argv.pop(1))\n"
+    "time.time = lambda: real() + off\n"
+    "import runpy\n"
+    "runpy.run_module('agentrun', run_name='__main__')\n"
+)
+
+
+def at(home: Home, off: float, *words: str) -> str:
+    """Runs a command on a machine whose wall clock is `off` seconds wrong; what it prints."""
+    argv = [sys.executable, "-c", WRONG_CLOCK, str(off), *words]
+    done = subprocess.run(argv, env=home.env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def other_clock() -> list[str]:
+    try:
+        subprocess.run([*OTHER_CLOCK, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no namespaces of one's own here")
+    return OTHER_CLOCK
+
+
+@pytest.fixture
+def working(home: Home, until: Until) -> str:
+    """A run whose tool waits for the gate; its lease is short."""
+    home.settings(top='lease = "1s"')
+    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows", retries=3)
+    home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
+    run = str(home.detach(home.new(), "go"))
+    until((home.path / "effects").exists, "its tool is at work")
+    return run
+
+
+def generations(home: Home, run: str) -> list[int]:
+    return [event["generation"] for event in home.events(run, "run.lease_acquired")]
+
+
+def test_order_is_by_number_whatever_the_clocks_of_those_who_write_say(home: Home) -> None:
+    home.model(*[{"text": f"report {number}"} for number in range(1, 7)])
+    session = at(home, 7 * HOUR, "new").strip()
+    offs = (7 * HOUR, 0, -DAY, 600, -600, 0)
+    for number, off in enumerate(offs, start=1):
+        at(home, off, "send", session, f"say {number}")
+    messages = home.messages(session)
+    assert [message["seq"] for message in messages] == list(range(1, 13))
+    said = [message["text"] for message in messages if message["role"] == "user"]
+    assert said == [f"say {number}" for number in range(1, 7)]
+    assert [doc["seq"] for doc in home.run("show", session, "--messages", "--json").docs] == list(range(1, 13))
+    shown = home.run("show", session, "--json").docs[0]["runs"]
+    assert [run["runId"] for run in shown] == [f"run-{number}" for number in range(6, 0, -1)]
+    for number in range(1, 7):
+        # One turn of the model for each message, and none that goes round for ever.
+        run = f"{session}/run-{number}"
+        assert len(home.events(run, "model.request.started")) == 1
+        assert [event["seq"] for event in home.events(run)] == list(range(1, len(home.events(run)) + 1))
+    for words in (("ls",), ("show", session), ("show", session, "--operations")):
+        assert not re.search(r"(^|\s)-\d", at(home, -DAY, *words)), words
+
+
+def test_a_wall_clock_that_is_set_takes_no_run_away(home: Home, working: str) -> None:
+    for off in (DAY, -DAY):
+        assert at(home, off, "recover", "--json") == ""
+        assert '"executor":"alive"' in at(home, off, "show", working, "--json").replace(" ", "")
+    home.open_gate()
+    home.wait_for_status(working, "completed")
+    assert generations(home, working) == [1]
+
+
+def test_an_executor_whose_wall_clock_is_wrong_is_alive_and_seen_to_be_lost(home: Home, until: Until) -> None:
+    home.settings(top='lease = "1s"')
+    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows", retries=3)
+    home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
+    run = at(home, -DAY, "send", home.new(), "go", "--detach").strip()
+    until((home.path / "effects").exists, "its tool is at work")
+    assert home.view(run)["executor"] == "alive"
+    assert home.run("recover").code == 0
+    assert generations(home, run) == [1]
+    os.kill(home.executor(run), signal.SIGKILL)
+    until(lambda: home.view(run)["executor"] == "lost", "it is gone")
+    assert home.run("recover").code == 0
+    home.open_gate()
+    home.wait_for_status(run, "completed")
+
+
+def test_who_measures_by_another_clock_sees_the_renewals_all_the_same(
+    home: Home, working: str, other_clock: list[str]
+) -> None:
+    """By its clock the lease ran out long ago; what counts is what it sees itself."""
+    argv = [*other_clock, *home.argv("recover", "--json")]
+    done = subprocess.run(argv, env=home.env, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    home.open_gate()
+    home.wait_for_status(working, "completed")
+    assert generations(home, working) == [1]
+
+
+def test_an_executor_that_measures_by_another_clock_is_taken_for_frozen_when_it_is(
+    home: Home, until: Until, other_clock: list[str]
+) -> None:
+    """By our clock its lease has months to go."""
+    home.settings(top='lease = "1s"')
+    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows", retries=3)
+    home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
+    session = home.new()
+    run = f"{session}/run-1"
+    argv = [*other_clock, *home.argv("send", session, "go")]
+    with subprocess.Popen(argv, env=home.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        until((home.path / "effects").exists, "its tool is at work")
+        assert home.view(run)["executor"] == "alive"
+        (pid,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+        assert home.run("recover").code == 0
+        home.open_gate()
+        home.wait_for_status(run, "completed")
+        assert generations(home, run) == [1, 2, 3]
+        process.kill()
