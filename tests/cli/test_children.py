@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,13 @@ def child_of(home: Home, run: str) -> str:
     child = f"{announced['payload']['sessionId']}/run-1"
     home.wait_for_event(child, "run.started")
     return child
+
+
+def command_of(home: Home, run: str) -> int:
+    """The process that the call of a run is."""
+    tasks = Path(f"/proc/{home.executor(run)}/task").glob("*/children")
+    (pid,) = {int(pid) for task in tasks for pid in task.read_text().split()}
+    return pid
 
 
 # --- delegate
@@ -182,6 +190,37 @@ def test_whatever_ends_the_parent_ends_the_child(home: Home, family: tuple[str, 
         home.wait_for_status(run, "reconciling")
     assert home.status(child) == "cancelled"
     assert home.marked() == []
+
+
+@pytest.fixture
+def asking_family(home: Home) -> tuple[str, str]:
+    """A detached run that waits for a child, which waits for the user: a child that nobody executes."""
+    helper(home, {"ask": "which lamps?"}, {"text": "never"})
+    delegating(home)
+    run = str(home.detach(home.new(), "x"))
+    child = child_of(home, run)
+    home.wait_for_status(child, "waiting_input")
+    return run, child
+
+
+@pytest.mark.parametrize("way", ["op", "cancel", "command killed"])
+@pytest.mark.parametrize("kin", ["family", "asking_family"])
+def test_what_a_child_did_is_known_once_it_is_over(
+    home: Home, way: str, kin: str, request: pytest.FixtureRequest
+) -> None:
+    # covers A52
+    run, child = request.getfixturevalue(kin)
+    if way == "op":
+        assert home.run("cancel", run, "--op", "op-2", "--wait").code == 0
+    elif way == "cancel":
+        assert home.run("cancel", run, "--wait").code == 0
+    else:
+        os.kill(command_of(home, run), signal.SIGKILL)
+    assert home.wait_for_status(run, "completed", "cancelled")
+    assert home.status(child) == "cancelled"
+    assert home.view(run)["unresolvedOperations"] == []
+    (finished,) = home.events(run, "run.finished")
+    assert finished["payload"]["unresolvedOperations"] == []
 
 
 def test_a_child_of_a_child_ends_too(home: Home, until: Until) -> None:

@@ -18,6 +18,7 @@ from agentrun.adapters.tools.telling import how_it_ended, with_stderr
 from agentrun.agent.protocols import Invocation, ToolOutcome, ToolSpec
 from agentrun.config import ToolConfig
 from agentrun.records.codec import decode, encode_line
+from agentrun.records.findings import Probed
 from agentrun.records.operation import TOOL, WRITE, Operation
 from agentrun.states import OperationStatus as Status
 
@@ -88,9 +89,13 @@ class CommandTool:
             on_stopped(self._stopped(bool(started), ended[0] if ended else None, lines))
             raise
         known = self._outcome(outcome, lines)
-        if not known.may_have_effects or outcome.survivors or self._config.probe is None:
+        if not known.may_have_effects:
             return known
         try:
+            # A run that it began would go on without it, and what the probe says of that would not be the last word.
+            await invocation.before_ending()
+            if outcome.survivors or self._config.probe is None:
+                return known
             return await self._probed(invocation, known, lines.last)
         except BaseException:
             # Stopped over asking: whoever winds the run down asks again.
@@ -99,19 +104,9 @@ class CommandTool:
 
     async def _probed(self, invocation: Invocation, known: ToolOutcome, remote_id: str | None) -> ToolOutcome:
         """What is known of a write that was cut off, once its probe was asked. Only `failed` lets it be tried again."""
-        operation_id, key = invocation.operation_id, invocation.idempotency_key
-        # What is alive could still do what the probe denies.
-        if await end_marked(
-            self._surroundings.marker(operation_id), grace=self._config.grace, kill=self._config.kill_timeout
-        ):
+        probed = await self._probe(invocation, remote_id)
+        if probed is None:
             return known
-        operation = Operation(
-            operation_id, TOOL, self._config.name, effect=WRITE, idempotency_key=key, remote_id=remote_id
-        )
-        outside = CommandOutside(
-            {self._config.name: self._config}, self._surroundings, directory=self._directory, secrets=self._secrets
-        )
-        probed = await outside.probe(operation)
         said = f"{known.error}; {probed.evidence}"
         match probed.status:
             case "succeeded":
@@ -122,6 +117,20 @@ class CommandTool:
                 return known._replace(status=Status.FAILED, error=said, may_have_effects=False, retryable=True)
             case _:
                 return known._replace(error=said)
+
+    async def _probe(self, invocation: Invocation, remote_id: str | None) -> Probed | None:
+        """What its probe says of the call; None as long as something of it is alive."""
+        operation_id, key = invocation.operation_id, invocation.idempotency_key
+        # What is alive could still do what the probe denies.
+        if await end_marked(self._surroundings.marker(operation_id), grace=self._config.grace):
+            return None
+        operation = Operation(
+            operation_id, TOOL, self._config.name, effect=WRITE, idempotency_key=key, remote_id=remote_id
+        )
+        outside = CommandOutside(
+            {self._config.name: self._config}, self._surroundings, directory=self._directory, secrets=self._secrets
+        )
+        return await outside.probe(operation)
 
     async def _run(
         self,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 
+import anyio
+
 from agentrun.adapters.process import Outcome
 from agentrun.adapters.tools.command import CommandTool, _RemoteIdLines
 from agentrun.agent.protocols import Invocation, ToolOutcome
 from agentrun.config import DELEGATE, Config, ToolConfig
-from agentrun.states import OperationStatus
 
 # How the command ends if the child run did: not completed and nothing of it unresolved, or something.
 NOT_COMPLETED, UNRESOLVED = 1, 3
@@ -56,11 +57,20 @@ class DelegateTool(CommandTool):
         on_remote_id: Callable[[str], Awaitable[None]],
         on_stopped: Callable[[ToolOutcome], None],
     ) -> ToolOutcome:
-        """One attempt. If its command is killed by somebody, the run that it drove does not stay behind."""
-        outcome = await super().call(invocation, on_remote_id, on_stopped)
-        if outcome.status is not OperationStatus.SUCCEEDED and outcome.may_have_effects:
-            await invocation.before_ending()
-        return outcome
+        """One attempt. Of one that is stopped, too, it is known what it did: its run is over by then."""
+        stopped: list[ToolOutcome] = []
+        try:
+            return await super().call(invocation, on_remote_id, stopped.append)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                for known in stopped:
+                    on_stopped(await self._settled(invocation, known))
+            raise
+
+    async def _settled(self, invocation: Invocation, known: ToolOutcome) -> ToolOutcome:
+        """`known`, and how its run ended where its command did not live to say that."""
+        probed = await self._probe(invocation, None) if known.may_have_effects else None
+        return known._replace(may_have_effects=False) if probed and probed.is_certain else known
 
     def _outcome(self, outcome: Outcome, lines: _RemoteIdLines) -> ToolOutcome:
         told = super()._outcome(outcome, lines)
