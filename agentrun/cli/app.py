@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import app_configuring, app_recovering, app_sessions
+from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions
 from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
 from agentrun.states import RunStatus
@@ -305,6 +305,7 @@ def acp(ctx: typer.Context, agent: Agent = None) -> int:
     return serve(ctx.obj, agent)
 
 
+app.add_typer(app_finding.app)
 app.add_typer(app_sessions.app)
 app.add_typer(app_configuring.app)
 app.add_typer(app_recovering.app)

@@ -73,7 +73,7 @@ def ls(options: Options, text: str, status: RunStatus | None, agent: str | None,
             output.out_bytes(json_line(row_doc(row)))
     else:
         output.out(plain.rows_text(rows, output.screen_of(sys.stdout, options)))
-    _warn(options, (str(error) for error in damage))
+    warn(options, (str(error) for error in damage))
     if not options.json:
         if is_more:
             output.say(f"agentrun: the first {limit}; there are more: --limit N\n")
@@ -89,7 +89,7 @@ def _show_session(options: Options, target: Target, look: Look) -> None:
         output.out_bytes(json_line(session_doc(view)))
     else:
         output.out(plain.session_text(view, output.screen_of(sys.stdout, options)))
-    _warn(options, [*map(str, unreadable), *map(str, showing.damage(target.session))])
+    warn(options, [*map(str, unreadable), *map(str, showing.damage(target.session))])
 
 
 def _show_run(options: Options, target: Target, look: Look) -> None:
@@ -105,7 +105,7 @@ def _show_run(options: Options, target: Target, look: Look) -> None:
         output.out_bytes(json_line(run_doc(detail, events)))
     else:
         output.out(plain.run_text(detail, output.screen_of(sys.stdout, options)))
-    _warn(options, map(str, showing.damage(target.session, run_dir)))
+    warn(options, map(str, showing.damage(target.session, run_dir)))
 
 
 def _show_messages(options: Options, target: Target, look: Look) -> None:
@@ -114,7 +114,7 @@ def _show_messages(options: Options, target: Target, look: Look) -> None:
     for message in showing.messages(target.session, look.since, look.tail):
         named = message._replace(run_id=document.run_of(message))
         _print(options, message, look, lambda each=named: plain.message_text(each, screen))
-    _warn(options, map(str, showing.damage(target.session)))
+    warn(options, map(str, showing.damage(target.session)))
 
 
 def _show_operations(options: Options, target: Target, look: Look) -> None:
@@ -122,7 +122,7 @@ def _show_operations(options: Options, target: Target, look: Look) -> None:
     screen = output.screen_of(sys.stdout, options)
     for event in showing.operations(run_dir, look.since, look.tail):
         _print(options, event, look, lambda each=event: plain.event_text(each, screen))
-    _warn(options, map(str, showing.damage(target.session, run_dir)))
+    warn(options, map(str, showing.damage(target.session, run_dir)))
 
 
 def _show_report(options: Options, target: Target, look: Look) -> None:
@@ -144,7 +144,7 @@ def _show_report(options: Options, target: Target, look: Look) -> None:
         output.out(plain.report_text(report, output.screen_of(sys.stdout, options)))
 
 
-def _warn(options: Options, said: Iterable[str]) -> None:
+def warn(options: Options, said: Iterable[str]) -> None:
     for each in said:
         if options.json:
             warning: Doc = {"warning": {"code": "damaged", "message": each}}

@@ -69,6 +69,39 @@ class SessionRow(NamedTuple):
     changed_at: str
 
 
+class Hit(NamedTuple):
+    """A place where a text was found: in a message, or in a report whose message is still to be written (`seq` None).
+
+    `run_id` is `run-3`, or `SESSION/run-3` where the message was copied by a fork. `before`, `text` and `after` are
+    what stands there, as it is stored; `is_cut` says whether there is more in front and behind.
+    """
+
+    session_id: str
+    run_id: str
+    seq: int | None
+    role: str
+    mode: str | None
+    at: str | None
+    before: str
+    text: str
+    after: str
+    is_cut: tuple[bool, bool]
+
+    def to_doc(self) -> Doc:
+        """A line of `search --json`."""
+        return {
+            "sessionId": self.session_id,
+            "runId": self.run_id,
+            "seq": self.seq,
+            "role": self.role,
+            "mode": self.mode,
+            "at": self.at,
+            "before": self.before,
+            "text": self.text,
+            "after": self.after,
+        }
+
+
 class Child(NamedTuple):
     """A run that a call of another run began."""
 

@@ -30,7 +30,7 @@ main()
     "words",
     [
         ("ls",), ("show",), ("show", "@last"), ("show", "@last", "--messages", "--tail", "3"), ("--help",),
-        ("cancel", "--help"), ("rename", "@last", "other"),
+        ("cancel", "--help"), ("rename", "@last", "other"), ("search", "hello"),
     ],
     ids=" ".join,
 )  # fmt: skip

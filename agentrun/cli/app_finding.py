@@ -1,0 +1,28 @@
+"""The command that finds what was said, as it stands on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def search(
+    ctx: typer.Context,
+    text: Annotated[str, typer.Argument(help="what to look for, capitals or not", show_default=False)],
+    session: Annotated[str | None, typer.Option(metavar="SESSION", help="only there (default: all sessions)")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="how many at the most")] = None,
+) -> int:
+    """Find a text in what was said: messages and reports, archived sessions too, the one that changed last first.
+
+    \b
+    agentrun search "revenue dropped"
+    agentrun search 429 --session @last
+    agentrun search refund --json | jq -r '"\\(.sessionId) \\(.seq)"'
+    """
+    from agentrun.cli import searching
+
+    return searching.search(ctx.obj, text, session, limit)

@@ -1,0 +1,71 @@
+"""Searching a log from its beginning, a piece at a time: a line is held whole only if it seems to have the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from agentrun.records.codec import Doc, decode
+from agentrun.store.log import Damage, Log
+from agentrun.store.needle import Needle
+
+T = TypeVar("T")
+
+_CHUNK = 1 << 20
+
+
+def records_with(log: Log, read: Callable[[Doc], T], needle: Needle) -> Iterator[T | Damage]:
+    """The records in whose lines the text may stand, oldest first, and the damaged lines among those.
+
+    Only what lasts through a power cut, since it is told to somebody. What was not there at the beginning, and what
+    stands behind the last newline, is passed over.
+    """
+    size = log.size()
+    is_synced = False
+    for offset, length in _lines_with(log, needle, size):
+        if not is_synced:
+            log.sync_for_reading()
+            is_synced = True
+        line = log.bytes_at(offset, length)
+        try:
+            yield read(decode(line))
+        except ValueError as error:
+            yield Damage(log.path, offset, length, str(error))
+
+
+def _lines_with(log: Log, needle: Needle, size: int) -> Iterator[tuple[int, int]]:
+    """Where the lines begin that match, and how long they are without their newline."""
+    # `window` is what was read from byte `base` on, searched up to `at`; the line that goes on there began at `begun`.
+    base, begun, window, at = 0, 0, b"", 0
+    while True:
+        found = needle.in_bytes.search(window, at)
+        newline = window.rfind(b"\n", at, found.start() if found else len(window))
+        begun = base + newline + 1 if newline >= 0 else begun
+        if found is not None:
+            newline = window.find(b"\n", found.end())
+            end = base + newline if newline >= 0 else _newline_from(log, base + len(window), size)
+            if end is None:
+                return
+            yield begun, end - begun
+            begun = end + 1
+            if begun < base + len(window):
+                at = begun - base
+                continue
+            base, window, at = begun, b"", 0
+        # No spelling has a newline in it, so one that was cut by the end of the window begins in its last bytes.
+        kept = max(len(window) - needle.reach, at, begun - base)
+        base, window, at = base + kept, window[kept:], 0
+        chunk = log.bytes_at(base + len(window), min(_CHUNK, size - base - len(window)))
+        if not chunk:
+            return
+        window += chunk
+
+
+def _newline_from(log: Log, offset: int, size: int) -> int | None:
+    """Where the first newline at or behind byte `offset` stands."""
+    while piece := log.bytes_at(offset, min(_CHUNK, size - offset)):
+        newline = piece.find(b"\n")
+        if newline >= 0:
+            return offset + newline
+        offset += len(piece)
+    return None
