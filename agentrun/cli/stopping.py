@@ -22,6 +22,7 @@ from agentrun.errors import SessionHeld, TimeRanOut, UsageError
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
 from agentrun.render.plain import attention_text, operation_text, standing_text
+from agentrun.states import RunStatus
 
 
 class Asked(NamedTuple):
@@ -53,6 +54,9 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
             _take_from_frozen(place, target)
         if view.executor in ("lost", "frozen"):
             # It died over winding down; whoever comes next does that, and that is us.
+            view = _cancel_run(place, target, asked)
+        elif view.run.is_over and view.run.status is not RunStatus.CANCELLED:
+            # Something else had been decided before, and won: it says what.
             view = _cancel_run(place, target, asked)
     if options.json:
         output.out_bytes(json_line(view.to_doc()))

@@ -120,9 +120,13 @@ async def _work(job: Job, stretch: StoredStretch) -> None:
         except AgentrunError:
             # The disk refuses or the tree is damaged: there is nothing to record it in.
             raise
-        except Exception as error:  # noqa: BLE001
-            # An agent is foreign code: whatever it raises is the end of its run and of nothing else.
-            stretch.note_failure(f"the agent failed: {type(error).__name__}: {error}")
+        except Exception as error:
+            # An agent is foreign code: whatever it raises is the end of its run and of nothing else. One that works in
+            # a group of tasks raises a group, which says nothing of the cause.
+            cause = _only_error(error) if isinstance(error, ExceptionGroup) else error
+            if isinstance(cause, AgentrunError):
+                raise cause from error
+            stretch.note_failure(f"the agent failed: {type(cause).__name__}: {cause}")
     if not (stretch.left or stretch.fenced or stretch.run_dir.load().is_over):
         stretch.note_failure("the agent ended without a report")
 

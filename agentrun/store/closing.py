@@ -6,6 +6,7 @@ names the ended run, the next writer knows that something may be left to do.
 
 from __future__ import annotations
 
+from agentrun.errors import TransitionRefused
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
 from agentrun.records.message import ENDED, REPORT, Message
@@ -28,9 +29,14 @@ def finish(
 ) -> Run:
     """Commits the end of a run and publishes it. Raises FencedOut, TransitionRefused.
 
-    `report` names bytes that are in `blobs/` already; `executing_ms` is what this stretch adds to the time used.
+    `report` names bytes that are in `blobs/` already (else CorruptRecord); `executing_ms` is what this stretch adds to
+    the time used.
     """
     run = run_dir.check(lease, writer)
+    if end is RunStatus.COMPLETED and run.ending is None and not run.is_over:
+        _check_complete(writer, run_dir, run)
+        if report is not None:
+            run_dir.report_bytes(report)
     payload = _finished_payload(writer, run, end, reason, report, executing_ms)
     run = run_dir.append(lease, writer, EventType.RUN_FINISHED, payload)
     publish(writer, run_dir, run)
@@ -108,6 +114,15 @@ def link_next(writer: Writer) -> None:
     waiting = writer.open_runs()
     if waiting:
         writer.take_slot(waiting[0].run_id)
+
+
+def _check_complete(writer: Writer, run_dir: RunDir, run: Run) -> None:
+    """Raises TransitionRefused if the run has something left to do. Whoever completes has looked; this is the gate."""
+    left = [f"message {message.seq} is not delivered" for message in writer.undelivered(run)]
+    left += [f"{operation.operation_id} has not ended" for operation in run.open_operations]
+    if left:
+        words = f"{run_dir.name} cannot complete: {', '.join(left)}"
+        raise TransitionRefused(words, session_id=run.session_id, run_id=run.run_id)
 
 
 def _finished_payload(

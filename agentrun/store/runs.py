@@ -163,11 +163,15 @@ class RunDir(RunReader):
         found = self.directory.read(layout.REPORT)
         if found is not None and hashlib.sha256(found).hexdigest() == report["sha256"]:
             return
+        self.directory.replace(layout.REPORT, self.report_bytes(report))
+
+    def report_bytes(self, report: Doc) -> bytes:
+        """The bytes of a committed report. Raises CorruptRecord if they are not there, or others are."""
         data = self.blob(report["sha256"])
         if data is None:
             path = self.directory.at(layout.BLOBS)
             raise CorruptRecord(f"{path}/{report['sha256']}: the report's bytes are gone", path=path, offset=0)
-        self.directory.replace(layout.REPORT, data)
+        return data
 
     def write_sentinel(self, held: Held) -> None:
         """Leaves the cancel sentinel, durable; the intent is stored already."""

@@ -177,6 +177,21 @@ def test_cancel_of_a_run_that_ended_otherwise_is_7_and_leaves_no_sentinel(home: 
     assert not (home.run_dir(session) / "cancel").exists()
 
 
+def test_cancel_of_a_run_that_is_timing_out_waits_for_that_end_and_is_7(home: Home, until: Any) -> None:
+    # covers A53 B24: the first intent fixed the end, and whoever comes later is told
+    home.tool("stubborn", f"trap '' TERM; {home.gate()}", grace="60s")
+    home.model({"calls": [{"name": "stubborn"}]}, {"text": "never"})
+    run = home.detach(home.new(), "analyse", "--timeout", "300ms")
+    home.wait_for_status(run, "cancelling")
+    waiting = home.start("cancel", run, "--wait")
+    home.wait_for_event(run, "run.cancel_requested", count=2)
+    home.open_gate()
+    told = waiting.end()
+    assert (told.code, told.out) == (7, b"")
+    assert f"{run} has ended (timed_out" in told.said.replace("timed out", "timed_out")
+    assert home.status(run) == "timed_out"
+
+
 def test_cancel_of_a_session_without_a_run_is_8(home: Home, code: Code) -> None:
     session = home.new()
     assert code("cancel", session) == 8

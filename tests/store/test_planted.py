@@ -27,6 +27,13 @@ FILES = ["session.json", "messages.jsonl", "active", "runs/run-1/run.json", "run
 DIRECTORIES = ["runs", "keys", "runs/run-1", "runs/run-1/blobs", "runs/run-1/scratch"]
 
 
+def executed(session: SessionDir, run_id: str) -> None:
+    """Executes a run to its report."""
+    executor = Executor(session, run_id)
+    executor.deliver()
+    executor.complete()
+
+
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A place outside the tree, with something in it that must not be touched or told."""
@@ -88,7 +95,7 @@ def everything(tree: Tree) -> list[Callable[[], object]]:
         lambda: list(session().run("run-1").all_events()),
         lambda: trees.accept(session(), "next", key="k1"),
         lambda: trees.add(session(), "run-1", "steer", "x", key="k2"),
-        lambda: Executor(session(), session().newest_run_ids(1)[0]).complete(),
+        lambda: executed(session(), session().newest_run_ids(1)[0]),
         lambda: trees.cancel(session(), "run-1"),
         lambda: list(tree.recent_ids()),
         lambda: tree.find("@last").session_id,
@@ -150,13 +157,13 @@ def test_in_place_of_what_is_being_made(tree: Tree, session: SessionDir, outside
     """A left-over is discarded; what lies behind it stays as it is."""
     run_id = trees.accept(session).run_id
     if name == ".new-active":
-        Executor(session, run_id).complete()
+        executed(session, run_id)
     before = fingerprint(outside)
     plant(Path(session.directory.path, name), kind, outside)
     refused = None
     try:
         run_id = trees.accept(session).run_id if name == ".new-active" else run_id
-        Executor(session, run_id).complete()
+        executed(session, run_id)
     except (Denied, StorageFailed) as error:
         refused = error
     # A directory is nobody's left-over.
