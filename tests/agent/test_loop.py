@@ -68,6 +68,7 @@ def test_a_reply_without_calls_is_the_report() -> None:
 
 
 def test_ids_are_dense_over_the_run_and_calls_are_registered_before_any_starts() -> None:
+    # covers A33
     stretch = FakeStretch()
     tools = FakeTool("a"), FakeTool("b")
     drive(stretch, agent(scripted(calling("a", "b"), calling("b"), {"text": "{{op:a}}, {{op:b}}"}), *tools))
@@ -96,6 +97,7 @@ def test_calls_of_one_turn_run_at_the_same_time() -> None:
 
 @pytest.mark.parametrize("bad", [BAD, ValueError("a bug"), FOR_NOW])
 def test_a_call_that_fails_leaves_its_siblings_alone(bad: ToolOutcome | Exception) -> None:
+    # covers A55 A56
     stretch = FakeStretch()
     broken, slow = FakeTool("broken", outcomes(bad)), FakeTool("slow")
     assert drive(stretch, agent(scripted(calling("broken", "slow"), {"text": "done"}), broken, slow))
@@ -128,6 +130,7 @@ def test_a_bug_in_an_adapter_is_told_and_leaves_a_write_unresolved() -> None:
     ],
 )
 def test_retries(effect: Any, given: list[ToolOutcome], retries: int, attempts: int, end: OperationStatus) -> None:
+    # covers A9 A37
     # covers B38 B62
     stretch = FakeStretch()
     tool = FakeTool("t", outcomes(*given), effect=effect, retries=retries)

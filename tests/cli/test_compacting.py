@@ -112,6 +112,63 @@ def test_one_that_dies_leaves_the_summary_that_was_there(home: Home) -> None:
     assert (home.session_dir(session) / "summary.json").read_bytes() == before
 
 
+def test_a_run_that_is_lost_while_it_summarises_is_recovered_and_goes_on(home: Home, until: Any) -> None:
+    # covers A58 A61 B33
+    session = talked(home, SLOWLY, SUMMARY)
+    run = home.run("compact", session, "--detach").text.strip()
+    home.wait_for_event(run, "model.request.started")
+    os.kill(home.executor(run), signal.SIGKILL)
+    until(lambda: home.view(run)["executor"] == "lost", "its executor is gone")
+    assert home.view(run)["status"] == "reconciling"
+    assert home.run("recover").code == 0
+    home.wait_for_status(run, "completed")
+    # The script counts the reply that was cut off as used.
+    assert summary_of(home, session)["covers"] == {"messageSeq": 2, "runId": None, "eventSeq": None}
+    assert summary_of(home, session)["by"]["runId"] == "run-2"
+    statuses = [event["payload"]["status"] for event in home.events(run, "model.request.finished")]
+    assert statuses.count("succeeded") == 1
+    assert home.run("send", session, "and chairs?").code == 0
+
+
+@pytest.mark.parametrize("left", ["the new summary", "the old summary", "half of a new one"])
+def test_a_crash_between_the_summary_and_its_event_changes_nothing(home: Home, left: str) -> None:
+    """What the write order leaves if it dies there, and what a power cut leaves of the replacement.
+
+    # covers A13 A58; promise 2
+    """
+    session = talked(home, SUMMARY, SUMMARY | {"text": "they talked about chairs too"}, {"text": "more"})
+    path = home.session_dir(session)
+    assert home.run("compact", session).code == 0
+    assert home.run("send", session, "and chairs?").code == 0
+    old, said = (path / "summary.json").read_bytes(), (path / "messages.jsonl").read_bytes()
+    # A script uses each turn once in a run: one for the pass that died, one for the pass that is made again.
+    home.model(*[SUMMARY | {"text": "they talked about chairs too"}] * 2, {"text": "more"})
+    run = home.run("compact", session).text.strip()
+    # Back to where the reply is recorded and the summary replaced, and nothing after that.
+    log = home.run_dir(run) / "operations.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    kinds = [json.loads(line)["type"] for line in lines]
+    log.write_bytes(b"".join(lines[: kinds.index("run.compacted")]))
+    accepted = (path / "messages.jsonl").read_bytes().splitlines(keepends=True)[:-1]
+    (path / "messages.jsonl").write_bytes(b"".join(accepted))
+    (home.run_dir(run) / "run.json").unlink()
+    (path / "active").write_text("run-4\n")
+    if left == "the old summary":
+        (path / "summary.json").write_bytes(old)
+    elif left == "half of a new one":
+        (path / ".new-summary.json").write_bytes(b'{"formatVersion": 1, "text": "they ta')
+        (path / "summary.json").write_bytes(old)
+    shown = home.run("show", run, "--json")
+    assert (shown.code, shown.docs[0]["run"]["status"]) == (0, "reconciling")
+    assert home.run("recover").code == 0
+    home.wait_for_status(run, "completed")
+    summary = summary_of(home, session)
+    assert (summary["text"], summary["covers"]["messageSeq"]) == ("they talked about chairs too", 6)
+    assert (path / "messages.jsonl").read_bytes().startswith(said)
+    assert home.run("check", session).code == 0
+    assert home.run("send", session, "go on").code == 0
+
+
 def test_a_run_that_would_see_too_much_summarises_by_itself(home: Home) -> None:
     home.settings(agent="compact_above_tokens = 200")
     home.tool("rows", "seq 1 200")

@@ -100,6 +100,7 @@ def test_3_for_a_run_that_was_cancelled_by_someone_else(home: Home, begin: Begin
 
 
 def test_4_for_a_run_that_timed_out(home: Home, code: Code) -> None:
+    # covers B24
     home.tool("wait", home.gate())
     home.model({"calls": [{"name": "wait"}]}, {"text": "never"})
     session = home.new()

@@ -75,6 +75,7 @@ def test_to_a_free_slot_a_prompt(home: Home) -> None:
 
 
 def test_to_a_running_run_a_follow_up_which_is_delivered_at_rest_before_the_end(home: Home, busy: str) -> None:
+    # covers B17 B19
     assert _accepted(home, "send", _session(busy), "and traffic?") == ("run-1", 2, "follow-up")
     home.open_gate()
     home.wait_for_status(busy, "completed")
@@ -91,6 +92,7 @@ def test_to_a_running_run_a_follow_up_which_is_delivered_at_rest_before_the_end(
 
 
 def test_to_a_waiting_run_an_answer_and_the_run_goes_on(home: Home, waiting: str) -> None:
+    # covers B19
     assert _accepted(home, "send", _session(waiting), "those of May") == ("run-1", 3, "answer")
     home.wait_for_status(waiting, "completed")
     (received,) = home.events(waiting, "run.input_received")
@@ -193,6 +195,7 @@ def test_a_call_that_would_be_tried_again_is_not_once_a_steer_has_come(home: Hom
 
 
 def test_a_steer_takes_effect_in_the_next_request_and_skips_what_has_not_started(home: Home) -> None:
+    # covers B16
     home.tool("ask", "echo hi", approve="ask", effect="write")
     home.tool("wait", home.gate())
     home.model(

@@ -34,6 +34,7 @@ def test_the_tools_of_one_turn_run_at_the_same_time(home: Home) -> None:
 
 
 def test_one_that_fails_hides_no_sibling(home: Home) -> None:
+    # covers A56
     home.tool("good", "sleep 0.1; echo good")
     home.tool("bad", "echo partly; echo why >&2; exit 3")
     home.model({"calls": [{"name": "bad"}, {"name": "good"}, {"name": "none"}]}, {"text": "{{op:good}}"})

@@ -333,7 +333,7 @@ class _Session:
                 self.fault(f"the key {key} was accepted as message {keys[key]} and again as {number}")
 
     def _runs(self) -> None:
-        prompts = [m["runId"] for m in self.messages if m["role"] == "user" and m["mode"] == "prompt"]
+        prompts = [m["runId"] for m in self.messages if m["mode"] in ("prompt", "compact")]
         expected = [f"run-{number}" for number in range(1, len(prompts) + 1)]
         if prompts != expected:
             self.fault(f"its prompts name {prompts}")
@@ -382,7 +382,8 @@ class _Session:
                 run.fault(f"message {seq} was delivered {reached.count(seq)} times")
             if seq not in mine:
                 run.fault(f"message {seq} was delivered to it and is none of its inputs")
-        if run.accepted and run.accepted["messageSeq"] not in mine:
+        begun = mine + [m["seq"] for m in self.messages if m["runId"] == run.run_id and m["mode"] == "compact"]
+        if run.accepted and run.accepted["messageSeq"] not in begun:
             run.fault(f"its prompt, message {run.accepted['messageSeq']}, is not there")
         if not run.is_over:
             return
@@ -421,6 +422,11 @@ class _Session:
                 untold = [name for name in run.unresolved if name not in message["text"]]
                 if message["mode"] != "ended" or (untold and run.status == "cancelled"):
                     run.fault(f"message {message['seq']} does not say how it ended (unresolved: {untold})")
+            return
+        if run.accepted and run.accepted["inputMode"] == "compact" and run.finished and not run.finished["report"]:
+            # It has summarised, which is all that it was begun for.
+            if delivered.exists() or any(message["mode"] != "ended" for message in closing):
+                run.fault("it had nothing to report, and has a report")
             return
         self._report(run, delivered, closing)
 

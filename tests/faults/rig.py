@@ -71,6 +71,7 @@ approve = "auto"
 # Each run begins anew with the first turn; the words of its input choose what happens.
 SCRIPT: Doc = {
     "turns": [
+        {"ifContains": "Summarise the conversation", "text": "They have talked about it."},
         {
             "ifContains": "whole",
             "text": "Looking at both weeks.",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from history import messages_of, runs_of
 from recovering import lost_over_a_read, then_it_is_recovered, unknown
 from rig import DONE, NOT_OVER, SESSION, WAITING, Stage, aftermath, until
+from summarising import talked, then_history_is_as_it_was
 
 
 class Situation(NamedTuple):
@@ -169,6 +170,7 @@ SITUATIONS = {
     "reconcile": Situation(
         unknown, ("reconcile", f"{SESSION}/run-1", "op-2", "--as", "succeeded"), then_it_is_recovered
     ),
+    "compact": Situation(talked, ("compact", SESSION), then_history_is_as_it_was),
     "resume": Situation(lost_over_a_read, ("resume", SESSION), then_it_is_recovered, every=2),
     "cancel a lost run": Situation(lost, ("cancel", SESSION), then_go_on),
     "cancel a lost run again": Situation(cancelling_and_lost, ("cancel", SESSION), then_go_on),

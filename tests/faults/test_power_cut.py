@@ -25,7 +25,7 @@ SAMPLE = 3
 PARTS = 2
 EVERY = 4
 
-COMMANDS = ["new", "send", "answer", "steer a waiting run", "cancel a waiting run", "cancel a lost run"]
+COMMANDS = ["new", "send", "answer", "steer a waiting run", "cancel a waiting run", "cancel a lost run", "compact"]
 
 
 class Disk:

@@ -337,7 +337,7 @@ with writing(session) as writer:
 def test_completing_and_cancelling_at_once_has_one_winner_and_the_other_is_told(
     crew: Callable[..., Any], tree: Tree, session: SessionDir
 ) -> None:
-    """A53, A68 and promise 5."""
+    """# covers A53 A68 B21; promise 5."""
     cancellers = crew(3, "return trees.cancel(session, argument).status", PROMPT.format(root=tree.root))
     ends = set()
     for number in range(1, 31):

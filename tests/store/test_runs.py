@@ -240,7 +240,7 @@ def test_the_generation_in_the_log_is_the_fence_and_not_the_one_in_the_lease_fil
 
 
 def test_completing_publishes_all_and_frees_the_slot(session: SessionDir) -> None:
-    """A6, A38, A57."""
+    """# covers A6 A30 A38 A57 B25"""
     executor = Executor(session, trees.accept(session).run_id)
     executor.write_draft("half")
     executor.deliver()
