@@ -14,10 +14,10 @@ from agentrun.cli.options import Options
 from agentrun.commands.names import Target, find
 from agentrun.commands.reconcile import ask as ask_probes
 from agentrun.commands.reconcile import reconcile, unresolved
-from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
+from agentrun.errors import EXIT_CODES, AgentrunError, StorageFailed, UsageError
 from agentrun.records.operation import Operation
 from agentrun.records.views import Recovered
-from agentrun.render.json import json_line
+from agentrun.render.json import error_doc, json_line
 from agentrun.render.plain import error_text
 from agentrun.render.recovering import operation_text, recovered_text
 from agentrun.states import SETTLEMENTS, OperationStatus
@@ -59,7 +59,10 @@ def settle(
 
 
 class _Recovering:
-    """One `recover`: what it finds goes to standard output, one line each; `is_left` says that something is left."""
+    """One `recover`: what it finds goes to standard output, one line each; `is_left` says that something is left.
+
+    `refusal` is the exit code for a disk that refused something meanwhile: that is no state of a run.
+    """
 
     def __init__(self, options: Options) -> None:
         from agentrun.commands.patrol import Patrol  # what it needs is of no use to any other command
@@ -67,10 +70,11 @@ class _Recovering:
         self._options = options
         self._patrol = Patrol(options.place(), self._damaged)
         self._is_left = False
+        self._refusal = 0
 
     def once(self, *, dry_run: bool) -> int:
         self._say(self._patrol.dry_run() if dry_run else self._patrol.once())
-        return EXIT_CODES["not_over"] if self._is_left else exits.OK
+        return self._refusal or (EXIT_CODES["not_over"] if self._is_left else exits.OK)
 
     def watch(self) -> int:
         self._say(self._patrol.watch(_until_a_signal()))
@@ -87,7 +91,12 @@ class _Recovering:
     def _damaged(self, error: AgentrunError) -> None:
         """Something could not be looked at, so it is left; the others are."""
         self._is_left = True
-        output.say(error_text(error, output.screen_of(sys.stderr, self._options)))
+        if isinstance(error, StorageFailed):
+            self._refusal = error.exit_code
+        if self._options.json:
+            output.say(json_line(error_doc(error)).decode("utf-8"))
+        else:
+            output.say(error_text(error, output.screen_of(sys.stderr, self._options)))
 
 
 def _until_a_signal() -> Callable[[float], bool]:

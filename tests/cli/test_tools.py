@@ -39,7 +39,9 @@ def test_one_that_fails_hides_no_sibling(home: Home) -> None:
     home.tool("bad", "echo partly; echo why >&2; exit 3")
     home.model({"calls": [{"name": "bad"}, {"name": "good"}, {"name": "none"}]}, {"text": "{{op:good}}"})
     session = home.new()
-    assert home.run("send", session, "x").text.strip() == "good"
+    report, _, gaps = home.run("send", session, "x").text.partition("\n\n## Gaps\n")
+    assert report == "good"
+    assert "op-2 bad: failed: exit 3: why" in gaps
     ended = {each["operationId"]: each for each in _finished(home, session)}
     assert [ended[name]["status"] for name in ("op-2", "op-3", "op-4")] == ["failed", "succeeded", "skipped"]
     assert ended["op-2"]["error"] == "exit 3: why"

@@ -117,8 +117,11 @@ def test_a_terminal_that_is_ascii_is_sent_nothing_else(home: Home) -> None:
 
 def test_the_parts_of_a_run(home: Home, done: str) -> None:
     session = done.partition("/")[0]
-    assert home.run("show", done, "--report").out == b"# The report\n\nIt is 42.\n"
-    assert home.run("show", session, "--report").out == b"# The report\n\nIt is 42.\n"
+    report = (home.run_dir(done) / "report.md").read_bytes()
+    assert report.startswith(b"# The report\n\nIt is 42.\n")
+    assert b"op-3 broken: failed: exit 3: oh no" in report
+    assert home.run("show", done, "--report").out == report
+    assert home.run("show", session, "--report").out == report
     told = home.run("show", done).text
     places = [
         told.index(words) for words in ("#1 prompt", "let me look", "query", "42", "broken", "oh no", "# The report")
