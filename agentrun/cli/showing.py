@@ -72,7 +72,8 @@ def ls(options: Options, text: str, status: RunStatus | None, agent: str | None,
         for row in rows:
             output.out_bytes(json_line(row_doc(row)))
     else:
-        output.out(plain.rows_text(rows, output.screen_of(sys.stdout, options)))
+        text_of = plain.grouped_text if output.is_terminal(sys.stdout) else plain.rows_text
+        output.out(text_of(rows, output.screen_of(sys.stdout, options)))
     warn(options, (str(error) for error in damage))
     if not options.json:
         if is_more:

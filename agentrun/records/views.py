@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from agentrun.records.codec import Doc
@@ -61,12 +62,45 @@ class SessionView(NamedTuple):
     runs: tuple[RunView, ...]
 
 
+class Group(StrEnum):
+    """What a person wants to know of a session first, most urgent first."""
+
+    NEEDS_YOU = "needs you"
+    RUNNING = "running"
+    DONE = "done"
+
+
+# By the status of the newest run; what else makes it need somebody is in `SessionRow.group`.
+GROUP_OF = {
+    RunStatus.WAITING_INPUT: Group.NEEDS_YOU,
+    RunStatus.RECONCILING: Group.NEEDS_YOU,
+    RunStatus.QUEUED: Group.RUNNING,
+    RunStatus.RUNNING: Group.RUNNING,
+    RunStatus.COMPACTING: Group.RUNNING,
+    RunStatus.CANCELLING: Group.RUNNING,
+    RunStatus.COMPLETED: Group.DONE,
+    RunStatus.FAILED: Group.DONE,
+    RunStatus.CANCELLED: Group.DONE,
+    RunStatus.TIMED_OUT: Group.DONE,
+}
+
+
 class SessionRow(NamedTuple):
     """A line of a list: a session with its newest run and the time of its last change."""
 
     session: Session
     newest: RunView | None
     changed_at: str
+
+    @property
+    def group(self) -> Group:
+        """Where it belongs: nobody but the user helps a run that is lost, overdue or has something unresolved."""
+        view = self.newest
+        if view is None:
+            return Group.DONE
+        if view.executor in ("lost", "frozen") or view.overdue or view.run.unresolved_operations:
+            return Group.NEEDS_YOU
+        return GROUP_OF[view.status]
 
 
 class Hit(NamedTuple):

@@ -17,7 +17,7 @@ from agentrun.records.session import Session
 from agentrun.records.views import Accepted, RunDetail, RunView, SessionView
 from agentrun.render import hints
 from agentrun.render.safe import excerpt, padded, shown, shown_line
-from agentrun.render.tables import rows_text
+from agentrun.render.tables import grouped_text, rows_text
 from agentrun.render.theme import Screen, Span, Style, line, run_status, say
 from agentrun.render.times import age, between, duration, moment
 from agentrun.render.transcript import attached_lines, block, conversation, run_head, usage_words
@@ -31,6 +31,7 @@ __all__ = [
     "ended_text",
     "error_text",
     "event_text",
+    "grouped_text",
     "hints_after_accept",
     "hints_after_send",
     "message_text",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentrun.records.views import SessionRow
+from agentrun.records.views import Group, SessionRow
 from agentrun.render.safe import excerpt, padded
 from agentrun.render.theme import Screen, Span, Style, line, run_status, say
 from agentrun.render.times import age, moment
@@ -28,6 +28,22 @@ class _Row(NamedTuple):
 
 def rows_text(rows: Sequence[SessionRow], screen: Screen, now: float | None = None) -> str:
     """Sessions one a row, in the order given: id, status of the newest run, age of the last change, title."""
+    return "".join(f"{each}\n" for each in _drawn(rows, screen, now))
+
+
+def grouped_text(rows: Sequence[SessionRow], screen: Screen, now: float | None = None) -> str:
+    """The same under headings: what needs the user, what goes on by itself, what is done; the order is kept in each."""
+    drawn = list(zip(rows, _drawn(rows, screen, now), strict=True))
+    parts = []
+    for group in Group:
+        lines = [f"{text}\n" for row, text in drawn if row.group is group]
+        if lines:
+            parts.append(line([Span(group.value, Style.STRONG)], screen, screen.width) + "\n" + "".join(lines))
+    return "\n".join(parts)
+
+
+def _drawn(rows: Sequence[SessionRow], screen: Screen, now: float | None) -> list[str]:
+    """Each row as one line or two, in the columns that fit all of them."""
     now = time.time() if now is None else now
     table = [_row(row, screen, now) for row in rows]
     ids = max((len(row.session_id) for row in table), default=0)
@@ -35,7 +51,7 @@ def rows_text(rows: Sequence[SessionRow], screen: Screen, now: float | None = No
     ages = max((len(row.age) for row in table), default=0)
     room = screen.width - ids - words - ages - 6
     draw = _wide if room >= _LEAST_TITLE else _narrow
-    return "".join(f"{draw(row, (ids, words, ages), screen)}\n" for row in table)
+    return [draw(row, (ids, words, ages), screen) for row in table]
 
 
 def _row(row: SessionRow, screen: Screen, now: float) -> _Row:

@@ -1,0 +1,68 @@
+"""`ls`: on a terminal by what it asks of the user, in a pipe flat.
+
+covers A21 A22: a list has the sessions of its account alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from agentrun.records.views import GROUP_OF
+from agentrun.states import RunStatus
+from tests.cli.conftest import Home
+
+pytestmark = pytest.mark.slow
+
+
+def _sessions_of_each_kind(home: Home) -> dict[str, str]:
+    """One each that is done, has no run, runs, waits for the user, and has lost its executor."""
+    home.tool("wait", home.gate())
+    home.model(
+        {"ifContains": "ask", "ask": "which week?"},
+        {"ifContains": "wait", "text": "a moment", "calls": [{"name": "wait"}]},
+        {"text": "done"},
+    )
+    named = {kind: home.new(kind) for kind in ("finished", "empty", "busy", "asking", "gone")}
+    assert home.run("send", named["finished"], "hello").code == 0
+    asking = home.detach(named["asking"], "ask me")
+    home.wait_for_status(asking, "waiting_input")
+    for kind in ("busy", "gone"):
+        home.wait_for_event(home.detach(named[kind], "wait"), "tool.started")
+    os.kill(home.executor(named["gone"] + "/run-1"), signal.SIGKILL)
+    return named
+
+
+def test_every_status_has_a_group() -> None:
+    assert set(GROUP_OF) == set(RunStatus)
+
+
+def test_a_terminal_shows_what_needs_the_user_first(home: Home) -> None:
+    """case: an executor killed with -9 is in the first group, whatever the file says."""
+    named = _sessions_of_each_kind(home)
+    terminal = home.terminal("ls", "--no-color")
+    assert terminal.end() == 0
+    kinds = {session: kind for kind, session in named.items()}
+    shown = [kinds.get(line.split()[0], line) if line else "" for line in terminal.text.split("\n")]
+    first, second, third = (part.split("\n") for part in "\n".join(shown).split("\n\n"))
+    assert (first[0], set(first[1:])) == ("needs you", {"asking", "gone"})
+    assert second == ["running", "busy"]
+    assert (third[0], set(third[1:])) == ("done", {"finished", "empty"})
+    home.open_gate()
+
+
+def test_a_pipe_has_the_flat_list_newest_first(home: Home) -> None:
+    ids = [home.new(title) for title in ("one", "two")]
+    listed = home.run("ls")
+    assert [line.split()[0] for line in listed.text.splitlines()] == ids[::-1]
+    assert [doc["session"]["sessionId"] for doc in home.run("ls", "--json").docs] == ids[::-1]
+    terminal = home.terminal("ls", columns=20)
+    assert terminal.end() == 0
+    assert all(session in terminal.raw.decode() for session in ids)
+
+
+def test_another_account_is_not_listed(home: Home) -> None:
+    home.new("mine")
+    assert home.run("ls", "--account", "somebody").out == b""
