@@ -135,13 +135,15 @@ def test_an_executor_that_measures_by_another_clock_is_taken_for_frozen_when_it_
     run = f"{session}/run-1"
     argv = [*other_clock, *home.argv("send", session, "go")]
     with subprocess.Popen(argv, env=home.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        until((home.path / "effects").exists, "its tool is at work")
-        assert home.view(run)["executor"] == "alive"
-        (pid,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
-        os.kill(pid, signal.SIGSTOP)
-        until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
-        assert home.run("recover").code == 0
-        home.open_gate()
-        home.wait_for_status(run, "completed")
-        assert generations(home, run) == [1, 2, 3]
-        process.kill()
+        try:
+            until((home.path / "effects").exists, "its tool is at work")
+            assert home.view(run)["executor"] == "alive"
+            (pid,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+            assert home.run("recover").code == 0
+            home.open_gate()
+            home.wait_for_status(run, "completed")
+            assert generations(home, run) == [1, 2, 3]
+        finally:
+            process.kill()

@@ -13,8 +13,13 @@ from typing import Any
 
 import pytest
 
+from agentrun.cli.options import Options
+from agentrun.commands.recovery import Ready, recover
+from agentrun.errors import FencedOut
 from agentrun.store.disk import Directory
+from agentrun.store.liveness import still_fenced
 from agentrun.store.locks import lock_holder
+from agentrun.store.redo import writing
 
 Home = Any
 Until = Callable[..., Any]
@@ -208,3 +213,27 @@ def test_a_denial_of_its_write_counts_only_once_it_is_dead(home: Home, until: Un
     home.wait_for_status(run, "completed")
     (settled,) = home.events(run, "operation.reconciled")[-1:]
     assert settled["payload"]["status"] == "failed"
+
+
+def test_a_lease_that_is_passed_on_keeps_others_away_and_is_taken_once(home: Home, working: str, until: Until) -> None:
+    """No lock can be handed to the process that is to go on; without the lease a second one would be started."""
+    run = home.detach(working, "go")
+    home.wait_for_event(run, "tool.started")
+    pid = home.executor(run)
+    freeze(home, run, pid, until)
+    elsewhere(home, run)
+    account = home.session_dir(run).parent.parent.name
+    place = Options(root=str(home.root), account=account).place()
+    session = place.tree.session(working)
+    run_dir = session.run("run-1")
+    ready = recover(place, session, run_dir, frozen=run_dir.lease())
+    assert isinstance(ready, Ready)
+    assert run_dir.view().executor == "alive"
+    assert recovered(home) == []
+    assert still_fenced(run_dir, run_dir.load(), ready.liveness)
+    with writing(session) as writer:
+        run_dir.claim(writer, lease_seconds=60, timeout=None, fenced=run_dir.load().fenced)
+    with pytest.raises(FencedOut):
+        still_fenced(run_dir, run_dir.load(), ready.liveness)
+    os.close(ready.liveness)
+    os.kill(pid, signal.SIGKILL)
