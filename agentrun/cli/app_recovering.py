@@ -32,7 +32,10 @@ def recover(
 @app.command()
 def reconcile(
     ctx: typer.Context,
-    session: Annotated[str, typer.Argument(metavar="SESSION/RUN", help="the run", show_default=False)],
+    session: Annotated[
+        str,
+        typer.Argument(metavar="SESSION[/RUN]", help="default run: the active, else the newest", show_default=False),
+    ],
     operation: Annotated[str | None, typer.Argument(metavar="OP", help="the operation, such as op-3")] = None,
     status: Annotated[str | None, typer.Option("--as", metavar="|".join(SETTLEMENTS), help="how it ended")] = None,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="how you know, for the record")] = None,

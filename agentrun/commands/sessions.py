@@ -122,7 +122,7 @@ def _check_resolved(session: SessionDir) -> None:
             names = ", ".join(f"{each.operation_id} {each.name}" for each in run.unresolved_operations)
             raise Unresolved(
                 f"{session.session_id}/{run_id} has unresolved operations ({names}): what they did would be forgotten",
-                hint=f"look at them: agentrun show {session.session_id}/{run_id}\n"
+                hint=f"say how they ended: agentrun reconcile {session.session_id}/{run_id}\n"
                 f"or give them up: agentrun rm {session.session_id} --force",
                 session_id=session.session_id,
                 run_id=run_id,

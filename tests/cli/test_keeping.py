@@ -156,6 +156,7 @@ def test_unresolved_operations_are_given_up_only_by_name(home: Home) -> None:
     refused = home.run("rm", session, "--yes")
     assert refused.code == 7
     assert "op-2 export" in refused.said
+    assert f"agentrun reconcile {run}" in refused.said
     assert f"agentrun rm {session} --force" in refused.said
     assert home.run("rm", session, "--yes", "--force").code == 0
 
