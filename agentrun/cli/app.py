@@ -260,16 +260,20 @@ def ls(
     agent: Agent = None,
     archived: Annotated[bool, typer.Option("--archived", help="those that were put away")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many at the most")] = 20,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="go on until Ctrl-C: drawn again, or in a pipe a line, for each change")
+    ] = False,
 ) -> int:
-    """List sessions, the one that changed last first.
+    """List sessions, the one that changed last first; on a terminal, those that need you before all others.
 
     \b
+    agentrun ls --watch
     agentrun ls --status waiting_input
     agentrun ls --json | jq -r .session.sessionId
     """
     from agentrun.cli import showing
 
-    return showing.ls(ctx.obj, text, status, agent, archived=archived, limit=limit)
+    return showing.ls(ctx.obj, showing.Wanted(text, status, agent, archived, limit), is_watched=watch)
 
 
 @app.command()

@@ -13,10 +13,12 @@ from agentrun.cli.options import Options
 from agentrun.commands import sessions
 from agentrun.commands import show as showing
 from agentrun.commands.names import Target, find
+from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError, NotFound, UsageError
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import Message
+from agentrun.records.views import SessionRow
 from agentrun.render import plain
 from agentrun.render.json import json_line, row_doc, run_doc, session_doc
 from agentrun.states import RunStatus
@@ -61,26 +63,54 @@ def follow(options: Options, name: str, look: Look) -> int:
     return watch(options, named, audience_for(options, patient=True), with_report=True, since=look.since or 0)
 
 
-def ls(options: Options, text: str, status: RunStatus | None, agent: str | None, *, archived: bool, limit: int) -> int:
-    """Lists sessions, newest change first."""
-    damage: list[AgentrunError] = []
+class Wanted(NamedTuple):
+    """Which sessions `ls` lists."""
+
+    text: str
+    status: RunStatus | None
+    agent: str | None
+    archived: bool
+    limit: int
+
+
+def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:
+    """Lists sessions, newest change first; a list that `is_watched` is told again when it changes."""
     place = options.place()
-    found = sessions.rows(place.tree, text=text, status=status, agent=agent, archived=archived, on_damage=damage)
-    rows = list(islice(found, limit))
-    is_more = next(found, None) is not None
+    rows, damage, is_more = _listed(place, wanted)
+    if is_watched:
+        from agentrun.cli.listing import watch
+
+        warn(options, damage)
+        return watch(options, lambda: _listed(place, wanted)[0])
     if options.json:
         for row in rows:
             output.out_bytes(json_line(row_doc(row)))
     else:
         text_of = plain.grouped_text if output.is_terminal(sys.stdout) else plain.rows_text
         output.out(text_of(rows, output.screen_of(sys.stdout, options)))
-    warn(options, (str(error) for error in damage))
+    warn(options, damage)
     if not options.json:
         if is_more:
-            output.say(f"agentrun: the first {limit}; there are more: --limit N\n")
+            output.say(f"agentrun: the first {wanted.limit}; there are more: --limit N\n")
         elif not rows and output.is_terminal(sys.stderr):
             output.say(f"agentrun: nothing to list in {place.tree.root}\n")
     return exits.OK
+
+
+def _listed(place: Place, wanted: Wanted) -> tuple[list[SessionRow], list[str], bool]:
+    """The sessions, what is damaged among them, and whether there are more."""
+    damage: list[AgentrunError] = []
+    found = sessions.rows(
+        place.tree,
+        text=wanted.text,
+        status=wanted.status,
+        agent=wanted.agent,
+        archived=wanted.archived,
+        on_damage=damage,
+    )
+    rows = list(islice(found, wanted.limit))
+    is_more = next(found, None) is not None
+    return rows, [str(error) for error in damage], is_more
 
 
 def _show_session(options: Options, target: Target, look: Look) -> None:

@@ -19,6 +19,7 @@ from agentrun.store.building import build_session, name_taken
 from agentrun.store.disk import Directory, speaking_of
 from agentrun.store.identity import account_name
 from agentrun.store.sessions import SessionDir
+from agentrun.store.watch import Watch
 from agentrun.store.writer import Writer
 
 LAST = "@last"
@@ -148,6 +149,22 @@ class Tree:
         """The ids of the sessions that were used since `noted_since` returned `offset`; see `Activity`."""
         account = self._account()
         return Activity(account).noted_since(offset) if account is not None else (set(), 0)
+
+    def watch(self) -> Watch:
+        """Tells when a session is made or something is said in one; without an account yet, when it is time to look."""
+        account = self._account()
+        return Watch(account) if account is not None else Watch()
+
+    def written(self, session_ids: Iterable[str]) -> dict[str, object]:
+        """Of each session something that differs once its document or its conversation was written; nothing is read."""
+        sessions = self._sessions()
+        if sessions is None:
+            return {}
+        names = (layout.SESSION, layout.MESSAGES)
+        stats = {each: [sessions.stat(os.path.join(each, name)) for name in names] for each in session_ids}
+        return {
+            each: [(found.st_mtime_ns, found.st_size) if found else None for found in stats[each]] for each in stats
+        }
 
     def _was_left_open(self, session_id: str) -> bool:
         try:

@@ -5,6 +5,7 @@ covers A21 A22: a list has the sessions of its account alone.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
@@ -66,3 +67,50 @@ def test_a_pipe_has_the_flat_list_newest_first(home: Home) -> None:
 def test_another_account_is_not_listed(home: Home) -> None:
     home.new("mine")
     assert home.run("ls", "--account", "somebody").out == b""
+
+
+# --- ls --watch
+
+
+def test_a_terminal_is_drawn_again_when_something_changes(home: Home) -> None:
+    """A new session, a run that begins and ends, a new title, an executor killed with -9: all without a key."""
+    home.tool("wait", home.gate())
+    home.model({"text": "a moment", "calls": [{"name": "wait"}]}, {"text": "done"})
+    terminal = home.terminal("ls", "--watch")
+    terminal.wait_for("no sessions")
+    session = home.new("first title")
+    terminal.wait_for("first title")
+    run = home.detach(session, "hello")
+    terminal.wait_for("running\n")
+    assert home.run("rename", session, "second title").code == 0
+    terminal.wait_for("second title")
+    os.kill(home.executor(run), signal.SIGKILL)
+    terminal.wait_for("executor lost")
+    assert "needs you" in terminal.text
+    assert terminal.text.count(session) == 1
+    terminal.press_ctrl("c")
+    assert terminal.end() == 130
+    assert terminal.text.count(session) == 1
+
+
+def test_a_pipe_has_a_line_for_each_change(home: Home) -> None:
+    session = home.new("first title")
+    watching = home.start("ls", "--watch", "--json")
+    assert watching.process.stdout is not None
+    line = watching.process.stdout.readline
+    first = json.loads(line())
+    assert (first["session"]["title"], first["run"]) == ("first title", None)
+    assert home.run("rename", session, "second title").code == 0
+    assert json.loads(line())["session"]["title"] == "second title"
+    assert home.run("send", session, "hello").code == 0
+    while (json.loads(line())["run"] or {}).get("status") != "completed":
+        pass
+    watching.signal(signal.SIGINT)
+    assert watching.end() == (130, b"", b"")
+
+
+def test_a_watcher_whose_reader_left_ends_quietly(home: Home) -> None:
+    home.new("a title")
+    done = home.shell('{ agentrun ls --watch; echo "$?" >&2; } | head -n 1')
+    assert (done.code, done.said) == (0, "0\n")
+    assert "a title" in done.text
