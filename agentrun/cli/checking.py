@@ -27,12 +27,14 @@ def check(options: Options, name: str | None, *, repair: bool) -> int:
         else:
             output.out(finding_text(finding, screen))
     if not options.json:
-        output.say(f"agentrun: {_summary(found, wrong, session_id or place.tree.root, repair)}\n")
+        output.say(f"agentrun: {_summary(found, wrong, session_id, place.tree.root, repair)}\n")
     return EXIT_CODES["damaged"] if wrong else OK
 
 
-def _summary(found: int, wrong: int, where: str, repair: bool) -> str:
+def _summary(found: int, wrong: int, session_id: str | None, root: str, repair: bool) -> str:
+    where = session_id or root
     if not found:
         return f"nothing is wrong in {where}"
     said = f"{found} findings in {where}, {wrong} of them need attention"
-    return said if repair or not wrong else f"{said}; put right what can be: agentrun check --repair"
+    command = f"agentrun check {session_id} --repair" if session_id else "agentrun check --repair"
+    return said if repair or not wrong else f"{said}; what can be put right is, with: {command}"

@@ -92,12 +92,12 @@ def terms_of(run: Run) -> Terms:
     return Terms(config.lease, config.max_attempts, {name: tool.retries for name, tool in config.tools.items()})
 
 
-def what_is_missing(run: Run) -> tuple[str, str | None]:
-    """Why a run stays reconciling, and the command that helps."""
-    unknown = recovery.unknown_operations(run)
-    names = ", ".join(f"{operation.operation_id} ({operation.name})" for operation in unknown)
+def what_is_missing(run: Run, operations: Sequence[Operation] | None = None) -> tuple[str, str | None]:
+    """Why a run stays reconciling, and the command that helps; or why something waits for `operations` of it."""
+    missing = recovery.unknown_operations(run) if operations is None else operations
+    names = ", ".join(f"{operation.operation_id} ({operation.name})" for operation in missing)
     name = f"{run.session_id}/{run.run_id}"
-    first = unknown[0].operation_id if unknown else "OP"
+    first = missing[0].operation_id if missing else "OP"
     hint = f"find out and say so: agentrun reconcile {name} {first} --as succeeded|failed|cancelled"
     return f"nobody knows how {names} ended", hint
 

@@ -12,7 +12,6 @@ from agentrun.commands.place import Place
 from agentrun.commands.recovery import Ready, Settled
 from agentrun.commands.vigil import Vigil, end_frozen
 from agentrun.errors import Conflict, HeldBack, ImpossibleMode, NotFound, RunEnded
-from agentrun.lifecycle.recovery import unknown_operations
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
 from agentrun.records.message import PROMPT
@@ -120,10 +119,9 @@ def _start(place: Place, target: Target, run_dir: RunDir, view: RunView) -> Resu
 
 def _link(place: Place, target: Target, run_dir: RunDir, run: Run) -> Resumed:
     """A new run with the same prompt, which cites the report of the old one if there is one."""
-    unknown = unknown_operations(run)
-    if unknown:
-        # The same prompt may well lead to the same write.
-        raise _held_back(run, Settled(run, *recovery.what_is_missing(run)))
+    if run.unresolved_operations:
+        # The same prompt may well lead to the same write, and one that was cut off half way may have happened.
+        raise _held_back(run, Settled(run, *recovery.what_is_missing(run, run.unresolved_operations)))
     prompt = target.session.message_at(run.message_seq)
     if prompt is None:
         raise NotFound(f"the prompt of {run_dir.name} cannot be read", session_id=run.session_id, run_id=run.run_id)

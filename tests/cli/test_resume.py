@@ -79,6 +79,25 @@ def test_a_run_that_is_over_stays_so_and_a_linked_one_begins(end: str, home: Hom
     assert home.status(run) == end
 
 
+# covers A69
+def test_an_ended_run_is_not_begun_anew_while_a_write_that_was_cut_off_is_unresolved(home: Home, until: Until) -> None:
+    home.tool("export", f"echo x >>'{home.path}/effects'; {home.gate()}", effect="write", approve="auto")
+    home.model({"calls": [{"name": "export"}]}, {"text": "a report"})
+    session = home.new()
+    run = home.detach(session, "go")
+    until((home.path / "effects").exists, "the tool is at work")
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.view(run)["unresolvedOperations"][0]["status"] == "cancelled"
+    refused = home.run("resume", run, "--json")
+    assert refused.code == CONFLICT
+    assert "op-2 (export)" in refused.error["message"]
+    assert home.run("reconcile", run, "op-2", "--as", "failed").code == 0
+    home.open_gate()
+    assert home.run("resume", run, "--detach").code == 0
+    home.wait_for_status(f"{session}/run-2", "completed")
+    assert (home.path / "effects").read_text() == "x\nx\n"  # twice by the user's word
+
+
 # covers A61 A69
 def test_what_nobody_knows_is_settled_first_whether_the_run_goes_on_or_is_over(home: Home, until: Until) -> None:
     home.tool("export", f"echo x >>'{home.path}/effects'; {home.gate()}", effect="write", approve="auto")

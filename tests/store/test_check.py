@@ -76,7 +76,7 @@ def a_message_twice(session: SessionDir) -> None:
 def a_foreign_event(session: SessionDir) -> None:
     path = run_path(session, "run-1", "operations.jsonl")
     lines = lines_of(path)
-    lines[3] = lines[3].replace(b'"sessionId":"s"', b'"sessionId":"other"')
+    lines[2] = lines[2].replace(b'"sessionId":"s"', b'"sessionId":"other"')
     path.write_bytes(b"".join(lines))
 
 

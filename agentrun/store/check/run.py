@@ -61,15 +61,18 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
     """What is wrong with a run. `has_closing` says whether the conversation tells how it ended."""
     replay = _Replay(run_dir)
     findings = [*look_at_log(run_dir.events, run_dir.event, lambda event: event.seq, replay.keep)]
-    findings += [
-        Finding(Kind.IMPOSSIBLE, run_dir.events.path, f"event {seq}: {why}; it is passed over")
-        for seq, why in replay.refused
-    ]
     findings += look_at_blobs(run_dir.directory, layout.BLOBS, replay.blobs)
-    # Of a damaged record the snapshot knows more than can be read again.
-    is_whole = not any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings)
-    findings += _look_at_snapshot(run_dir, replay) if is_whole else ()
-    findings += _look_at_what_follows(run_dir, replay, has_closing)
+    run = replay.run
+    if any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings):
+        # Of a damaged record the snapshot knows more than can be read again, and what follows may only seem impossible.
+        run = run_dir.load()
+    else:
+        findings += _look_at_snapshot(run_dir, replay)
+        findings += [
+            Finding(Kind.IMPOSSIBLE, run_dir.events.path, f"event {seq}: {why}; it is passed over")
+            for seq, why in replay.refused
+        ]
+    findings += _look_at_what_follows(run_dir, run, has_closing)
     findings += [
         Finding(Kind.ORPHAN, run_dir.directory.at(name), "is nothing that agentrun made")
         for name in sorted(run_dir.directory.names())
@@ -105,8 +108,7 @@ def _look_at_snapshot(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
         yield Finding(Kind.SNAPSHOT, path, _BEHIND)
 
 
-def _look_at_what_follows(run_dir: RunDir, replay: _Replay, has_closing: bool) -> Iterator[Finding]:
-    run = replay.run
+def _look_at_what_follows(run_dir: RunDir, run: Run | None, has_closing: bool) -> Iterator[Finding]:
     if run is None:
         yield Finding(Kind.RUN, run_dir.events.path, "the run's first event is not there")
         return
