@@ -479,6 +479,7 @@ class Fold:
             "updatedAt": event["at"],
             "attempts": 0,
             "force": False,
+            "fenced": None,
         }
         self.run["children"] = []
         self.run |= {"deliveredInputs": [], "returnedInputs": [], "appliedSeq": 1}
@@ -490,6 +491,7 @@ class Fold:
         match event["type"]:
             case "run.lease_acquired":
                 run |= {"leaseOwner": payload["owner"], "leaseExpiresAt": payload["expiresAt"]}
+                run["fenced"] = payload.get("fenced")
                 run["attempts"] = payload["attempt"]
             case "run.lease_released":
                 run |= {"leaseOwner": None, "leaseExpiresAt": None}

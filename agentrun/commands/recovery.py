@@ -142,7 +142,7 @@ class _Case:
                     result = self._left_or_ready(run)
                     if isinstance(result, Settled):
                         return result
-                    if has_liveness(liveness):
+                    if has_liveness(self._run_dir.directory, liveness):
                         kept.append(liveness)
                         return Ready(result, liveness)
                     # An executor that was fenced out has the lock: the one that goes on is kept apart by the lease.
@@ -162,7 +162,7 @@ class _Case:
     def _begin(self, writer: Writer, liveness: int) -> Lease:
         run = self._run_dir.current(writer)
         fenced, reason = None, LOST
-        if not has_liveness(liveness):
+        if not has_liveness(self._run_dir.directory, liveness):
             fenced = self._frozen.owner.to_doc() if self._frozen else run.fenced
             reason = f"its executor {Owner.from_doc(fenced)} does not respond" if fenced else LOST
         seconds = self._terms.lease

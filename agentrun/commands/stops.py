@@ -83,7 +83,7 @@ def take_over_if_lost(writer: Writer, run_dir: RunDir) -> Taken | None:
     liveness = take_to_drive(run_dir, run)
     if liveness is None:
         return None
-    fenced = None if has_liveness(liveness) else run.fenced
+    fenced = None if has_liveness(run_dir.directory, liveness) else run.fenced
     return Taken(begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST, fenced=fenced), liveness)
 
 

@@ -82,7 +82,7 @@ class Hold:
         """Looks whether others wrote into the run; True if it must not go on, and then the agent is stopped."""
         if not self._has_lock and self._liveness is not None:
             # An executor elsewhere had it that was fenced out; once it has let go, the lock shows that we live.
-            self._has_lock = has_liveness(self._liveness)
+            self._has_lock = has_liveness(self.run_dir.directory, self._liveness)
         if self.run_dir.has_news():
             with self._recording() as writer:
                 self._going_on(writer)

@@ -55,7 +55,7 @@ def end_overdue(writer: Writer, run_dir: RunDir) -> bool:
         inbox.request_stop(
             writer, run_dir, actor=actor, reason="no answer came in time", intent="timeout", via="answer_timeout"
         )
-        fenced = None if has_liveness(liveness) else view.run.fenced
+        fenced = None if has_liveness(run_dir.directory, liveness) else view.run.fenced
         wind_down(writer, run_dir.take_over(writer, lease_seconds=WIND_DOWN_LEASE, fenced=fenced), run_dir)
     finally:
         os.close(liveness)

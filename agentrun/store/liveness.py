@@ -30,7 +30,7 @@ def still_fenced(run_dir: RunDir, run: Run, liveness: int) -> Doc | None:
 
     Raises FencedOut if the run is not to be taken without the lock: somebody else has its lease.
     """
-    if has_liveness(liveness):
+    if has_liveness(run_dir.directory, liveness):
         return None
     if run.fenced is None or run.lease_owner is not None:
         raise FencedOut(

@@ -118,9 +118,10 @@ def open_liveness(directory: Directory) -> int:
     return _open_again(directory)
 
 
-def has_liveness(fd: int) -> bool:
-    """Whether the executor's lock is held by `fd`; it is taken if it is free."""
-    return _lock_now(fd)
+def has_liveness(directory: Directory, fd: int) -> bool:
+    """Whether the executor's lock on `directory` is held by `fd`; it is taken if it is free."""
+    with speaking_of(directory.path):
+        return _lock_now(fd)
 
 
 @contextmanager

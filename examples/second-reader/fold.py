@@ -91,6 +91,7 @@ class Fold:
             "updatedAt": at,
             "generation": accepted["generation"],
             "force": False,
+            "fenced": None,
         }
         self.run["children"] = []
         self.run |= {"deliveredInputs": [], "returnedInputs": [], "attempts": 0, "appliedSeq": accepted["seq"]}
@@ -130,6 +131,7 @@ class Fold:
         run, at = self.run, event.get("at")
         if kind == "run.lease_acquired":
             run |= {"leaseOwner": payload.get("owner"), "leaseExpiresAt": payload.get("expiresAt")}
+            run["fenced"] = payload.get("fenced")
             run["attempts"] = payload.get("attempt", 0)
         elif kind == "run.started":
             run |= {"startedAt": run["startedAt"] or at, "timeoutAt": payload.get("timeoutAt")}
