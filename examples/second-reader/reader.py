@@ -17,9 +17,12 @@ from pathlib import Path
 from fold import Fold, Record
 from tree import Findings, Run, Session
 
+# What a run begins with: a prompt, or the wish to have the history summarised.
+BEGINNINGS = ("prompt", "compact")
+
 
 def check_session(session: Session, found: Findings) -> None:
-    prompts = [message["runId"] for message in session.messages if message["mode"] == "prompt"]
+    prompts = [message["runId"] for message in session.own if message["mode"] in BEGINNINGS]
     expected = [f"run-{number}" for number in range(1, len(prompts) + 1)]
     found.check(prompts == expected, f"the prompts begin {', '.join(prompts)}")
     for name in sorted(session.runs.keys() - set(prompts)):
@@ -31,7 +34,7 @@ def check_session(session: Session, found: Findings) -> None:
     for run in session.runs.values():
         found.check(bool(run.now) or not run.events, f"{run.name}: the first line that can be read is not run.accepted")
         if run.now:
-            messages = [message for message in session.messages if message["runId"] == run.name]
+            messages = [message for message in session.own if message["runId"] == run.name]
             check_beginning(run, messages, found)
             check_inputs(run, messages, found)
             check_blobs(run, found)
@@ -40,7 +43,8 @@ def check_session(session: Session, found: Findings) -> None:
 
 def check_slot(session: Session, prompts: list[str], found: Findings) -> None:
     active, open_runs = session.active, [run.name for run in session.runs.values() if run.now and not run.is_over]
-    found.check(len(open_runs) < 2, f"more than one run is open: {', '.join(open_runs)}")
+    begun = [name for name in open_runs if session.runs[name].now["startedAt"]]
+    found.check(len(begun) < 2, f"more than one run has begun and is open: {', '.join(begun)}")
     found.check(active is None or active in prompts, f"active names {active}, which nobody began")
     found.check(active in (None, *open_runs) or not open_runs, f"active names {active}; open is {', '.join(open_runs)}")
     found.note(
@@ -51,7 +55,7 @@ def check_slot(session: Session, prompts: list[str], found: Findings) -> None:
 def check_beginning(run: Run, messages: list[Record], found: Findings) -> None:
     """`run.accepted` repeats the prompt, and each lease is of the next generation."""
     accepted: Record = run.events[0]["payload"]
-    prompt: Record = next((message for message in messages if message["mode"] == "prompt"), {})
+    prompt: Record = next((message for message in messages if message["mode"] in BEGINNINGS), {})
     accept = prompt.get("accept", {}) | {"messageSeq": prompt.get("seq"), "key": prompt.get("key")}
     differing = sorted(name for name in accept.keys() & accepted.keys() if accept[name] != accepted[name])
     found.check(not differing, f"{run.name}: run.accepted differs from its prompt in {differing}")
@@ -99,13 +103,14 @@ def check_end(run: Run, messages: list[Record], has_slot: bool, found: Findings)
     completable = has_slot or not run.now["startedAt"]
     closing = [message for message in messages if message["mode"] in ("report", "ended")]
     modes = [message["mode"] for message in closing]
-    wanted = ([["report"]] if status == "completed" else [["ended"]]) if run.is_over else [[]]
+    delivered = status == "completed" and run.now["report"] is not None
+    wanted = ([["report"]] if delivered else [["ended"]]) if run.is_over else [[]]
     if run.is_over and completable:
         wanted.append([])
         found.note(has_slot or not closing, f"{name}: is over, and the next writer completes its end")
     found.check(modes in wanted, f"{name}: is {status} and has the closing messages {modes}")
     found.check(not run.lease or not run.is_over or completable, f"{name}: is over and has a lease.json")
-    if status == "completed":
+    if delivered:
         committed = run.blobs.get((run.now["report"] or {}).get("sha256", ""))
         there = run.report is not None or not completable
         found.check(not there or run.report == committed, f"{name}: report.md is not the committed report")

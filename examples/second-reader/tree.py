@@ -175,6 +175,9 @@ class Session:
             self.id: str = self.about.get("sessionId") or path.name
             lines = read_log(path / "messages.jsonl", MESSAGE, {"sessionId": self.id}, found)
             self.messages: list[Record] = [{"mode": None, "actor": None} | line for line in lines]
+            # What was copied into a fork names runs of the session it comes from.
+            copied = (self.about.get("forkedFrom") or {}).get("seq", 0)
+            self.own = [message for message in self.messages if message["seq"] > copied]
             self.active = (read_bytes(path / "active") or b"").decode().strip() or None
             directories = sorted(path.glob("runs/run-*"), key=lambda one: (len(one.name), one.name))
             self.runs = {one.name: Run(one, self.id, found) for one in directories}
