@@ -163,7 +163,9 @@ def test_wide_titles_keep_their_columns(home: Home) -> None:
     sessions = [home.new(title) for title in titles]
     terminal = home.terminal("ls", columns=70)
     assert terminal.end() == 0
-    rows = {line.split()[0]: line for line in terminal.lines if line.strip()}
+    heading, *lines = [line for line in terminal.lines if line.strip()]
+    assert heading == "done"
+    rows = {line.split()[0]: line for line in lines}
     assert set(rows) == set(sessions)
     columns = {rows[session].index("no run") for session in sessions}
     assert len(columns) == 1
