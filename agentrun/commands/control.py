@@ -117,16 +117,15 @@ def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunVie
 
 
 def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
+    waited = _waiting_run(target.session)
     end_what_was_stopped(place, target.session)
     with writing(target.session) as writer:
         earlier = inbox.already_accepted(writer, saying.said)
         message = earlier
         if message is None:
-            overdue = _end_overdue(writer)
-            if overdue is not None and not (
-                saying.mode in (PROMPT, COMPACT) or saying.if_busy or saying.if_ended_prompt
-            ):
-                raise _ended(overdue)  # what was meant as its answer must not begin another run
+            ended = _end_overdue(writer) or _ended_since(waited)
+            if ended is not None and not (saying.mode in (PROMPT, COMPACT) or saying.if_busy or saying.if_ended_prompt):
+                raise _ended(ended)  # what was meant as its answer must not begin another run
             inbox.check_last_seq(writer, saying.expect_seq)
             message = _accept(place, writer, target, saying)
         interrupted = _take_over_interrupted(writer, message)
@@ -220,6 +219,19 @@ def _accept_prompt(writer: Writer, saying: Saying, standing: Standing, mode: str
 def _active_view(writer: Writer) -> RunView | None:
     run_id = writer.session.active()
     return writer.session.run(run_id).view() if run_id else None
+
+
+def _waiting_run(session: SessionDir) -> RunDir | None:
+    """The run of which `show` says that it waits for the user, before anything is done about a stop of it."""
+    run_id = session.active()
+    if run_id is None or session.run(run_id).view().status is not RunStatus.WAITING_INPUT:
+        return None
+    return session.run(run_id)
+
+
+def _ended_since(waited: RunDir | None) -> Run | None:
+    run = waited.load() if waited else None
+    return run if run is not None and run.is_over else None
 
 
 def _end_overdue(writer: Writer) -> Run | None:

@@ -122,3 +122,16 @@ def test_who_waits_behind_the_question_gets_his_turn(home: Home, asks: str, way:
         assert home.run("approve", asks).code == 7
         home.wait_for_status(f"{asks}/run-2", "completed")
     _is_timed_out(home, f"{asks}/run-1")
+
+
+def test_what_was_meant_as_an_answer_begins_no_run_once_the_cancel_file_lies_there(home: Home) -> None:
+    home.model({"ifContains": "analyse", "ask": "which?"}, {"text": "a report"})
+    session = str(home.new())
+    run = f"{session}/run-1"
+    assert home.run("send", session, "analyse").code == 5
+    (home.run_dir(run) / "cancel").touch()
+    late = home.run("send", session, "those of May")
+    assert (late.code, late.out) == (7, b"")
+    assert "has ended (cancelled)" in late.said
+    assert [message["mode"] for message in home.messages(session)] == ["prompt", "question", "ended"]
+    assert home.run("send", session, "again").text == "a report\n"
