@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from agentrun.commands.execution import config_of
 from agentrun.commands.recovery import what_is_missing
+from agentrun.config import Config
 from agentrun.errors import ConfigError
-from agentrun.lifecycle.recovery import Verdict, open_writes, unknown_operations, verdict
+from agentrun.lifecycle.recovery import Verdict, open_writes, stale_findings, unknown_operations, verdict
+from agentrun.records.operation import Operation
 from agentrun.records.run import Run
 from agentrun.records.views import Recovered, RecoveredAs, RunView
 from agentrun.states import RunStatus
@@ -44,16 +46,26 @@ def _foreseen_outcome(run_dir: RunDir, view: RunView) -> tuple[RecoveredAs, str]
 
 def _foreseen_verdict(run_dir: RunDir, run: Run) -> tuple[RecoveredAs, str]:
     try:
-        max_attempts = config_of(run, warn=lambda _: None).max_attempts
+        config = config_of(run, warn=lambda _: None)
     except ConfigError as error:
         return ("left", error.message) if run.ending is None else ("ended", "it was told to stop")
-    match verdict(run, max_attempts, is_used_up=run_dir.is_used_up(run)):
+    match verdict(run, config.max_attempts, is_used_up=run_dir.is_used_up(run)):
         case Verdict.WIND_DOWN:
             return "ended", "it was told to stop" if run.ending else "its attempts or its time are used up"
         case Verdict.STAY:
             return "left", what_is_missing(run)[0]
+        case Verdict.CONTINUE if unanswerable := _unanswerable(run_dir, run, config):
+            return "left", what_is_missing(run, unanswerable)[0]
         case Verdict.CONTINUE:
             return "continued", _next_attempt(run)
+
+
+def _unanswerable(run_dir: RunDir, run: Run, config: Config) -> list[Operation]:
+    """The writes under way of which nothing can say how they ended: no probe, and no note of a fenced executor."""
+    writes = open_writes(run)
+    noted = stale_findings(run_dir, writes)
+    probed = {name for name, tool in config.tools.items() if tool.probe is not None}
+    return [each for each in writes if each.operation_id not in noted and each.name not in probed]
 
 
 def _next_attempt(run: Run) -> str:

@@ -363,8 +363,21 @@ def test_the_time_that_a_lost_executor_used_counts(home: Home, until: Until) -> 
     assert told["payload"]["executingMs"] > 900
 
 
-def test_dry_run_says_what_would_be_done_and_writes_nothing(home: Home, until: Until) -> None:
+def test_dry_run_says_that_a_write_of_which_nobody_can_tell_would_keep_the_run(home: Home, until: Until) -> None:
     write_tool(home)
+    calling(home, "export")
+    run = home.detach(home.new(), "go")
+    until(lambda: effects(home), "the tool is at work")
+    kill(home, run, until)
+    foreseen = home.run("recover", "--dry-run", "--json")
+    (left,) = recovered(home, NOT_OVER)
+    assert foreseen.code == NOT_OVER
+    (told,) = foreseen.docs
+    assert [told[key] for key in ("outcome", "reason")] == [left[key] for key in ("outcome", "reason")]
+
+
+def test_dry_run_says_what_would_be_done_and_writes_nothing(home: Home, until: Until) -> None:
+    write_tool(home, probe=["/bin/true"])
     calling(home, "export")
     run = home.detach(home.new(), "go")
     until(lambda: effects(home), "the tool is at work")
