@@ -276,7 +276,7 @@ def config_of(run: Run, warn: Callable[[str], None]) -> Config:
     try:
         config = load_config(path)
     except ConfigError as error:
-        error.hint = f"{run.session_id}/{run.run_id} stays as it is until the file is there again"
+        error.hint = f"{run.session_id}/{run.run_id} stays as it is until that file can be read again"
         raise
     if path and config.sha256 != named.get("sha256"):
         warn(f"{path} has changed since {run.session_id}/{run.run_id} was accepted; it is used as it is now")

@@ -201,6 +201,7 @@ def _active_run(session: SessionDir) -> RunDir | None:
 
 
 def _told(run_dir: RunDir, what: RecoveredAs, reason: str, hint: str | None = None) -> Recovered:
-    run = run_dir.load()
+    view = run_dir.view()  # what is stored may still be `running`, though its executor is gone
+    run = view.run
     unknown = tuple(unknown_operations(run)) if what == "left" else ()
-    return Recovered(run.session_id, run.run_id, what, run.status, reason, hint, unknown)
+    return Recovered(run.session_id, run.run_id, what, view.status, reason, hint, unknown)

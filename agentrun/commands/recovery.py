@@ -52,11 +52,15 @@ class Ready(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A run that does not go on: it is over, or stays as it is for `reason`, and `hint` says what to type."""
+    """A run that does not go on: it is over, or stays as it is for `reason`, and `hint` says what to type.
+
+    `lacks` is why nobody could go on with it, if its configuration is what is missing.
+    """
 
     run: Run
     reason: str
     hint: str | None = None
+    lacks: ConfigError | None = None
 
 
 def recover(
@@ -73,7 +77,7 @@ def recover(
     except ConfigError as error:
         # Nobody can be asked and nobody could go on. What is to end anyway needs neither.
         if run_dir.load().ending is None:
-            return Settled(run_dir.load(), error.message, error.hint)
+            return Settled(run_dir.load(), error.message, error.hint, error)
         terms = Terms(WIND_DOWN_LEASE, 1, {})
     case = _Case(place, session, run_dir, terms, frozen)
     if frozen is not None or is_to_be_taken_over(run_dir.load()):
@@ -227,7 +231,7 @@ class _Case:
         try:
             check_executable(self._place, run)
         except ConfigError as error:
-            return Settled(run, error.message, error.hint)
+            return Settled(run, error.message, error.hint, error)
         return run
 
     @contextmanager

@@ -11,7 +11,7 @@ from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.commands.recovery import Ready, Settled
 from agentrun.commands.vigil import Vigil, end_frozen
-from agentrun.errors import Conflict, HeldBack, ImpossibleMode, NotFound, RunEnded
+from agentrun.errors import ConfigError, Conflict, HeldBack, ImpossibleMode, NotFound, RunEnded
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
 from agentrun.records.message import PROMPT
@@ -57,7 +57,8 @@ class Resumed(NamedTuple):
 def resume(place: Place, target: Target) -> Resumed:
     """Finds out how the run can go on, and takes it. The caller drives it.
 
-    Raises HeldBack if something has to be settled first, Conflict if it is driven or waits, ConfigError.
+    Raises HeldBack if something has to be settled first, Conflict if it is driven or waits, ConfigError if its
+    configuration does not let it go on.
     """
     run_dir = target.run()
     frozen = None
@@ -143,8 +144,9 @@ def _link(place: Place, target: Target, run_dir: RunDir, run: Run) -> Resumed:
     )  # fmt: skip
 
 
-def _held_back(run: Run, settled: Settled) -> HeldBack:
-    return HeldBack(
+def _held_back(run: Run, settled: Settled) -> HeldBack | ConfigError:
+    refusal = HeldBack if settled.lacks is None else ConfigError
+    return refusal(
         f"{run.session_id}/{run.run_id} does not go on: {settled.reason}",
         hint=settled.hint,
         session_id=run.session_id,

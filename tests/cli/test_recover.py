@@ -403,6 +403,11 @@ def test_a_run_whose_configuration_is_gone_stays_as_it_is(home: Home, until: Unt
     before = home.events(run)
     (left,) = recovered(home, NOT_OVER)
     assert (left["outcome"], str(home.config) in left["reason"]) == ("left", True)
+    assert left["status"] == "reconciling"
+    assert "stays reconciling" in home.run("recover").text
+    refused = home.run("resume", run, "--json")
+    assert (refused.code, json.loads(refused.said)["error"]["code"]) == (13, "config")
+    assert str(home.config) in refused.said
     assert home.events(run) == before
     moved.rename(home.config)
     home.open_gate()
