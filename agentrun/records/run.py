@@ -136,13 +136,19 @@ class Run(NamedTuple):
             "waitingFor": self.waiting_for,
             "usage": self.usage,
             "report": self.report,
+            **self._kept(),
+        } | self.extra
+
+    def _kept(self) -> Doc:
+        """What is listed of operations and inputs, and how far the fold has come."""
+        return {
             "openOperations": [operation.brief() for operation in self.open_operations],
             "unresolvedOperations": [operation.brief() for operation in self.unresolved_operations],
             "deliveredInputs": list(self.delivered_inputs),
             "returnedInputs": list(self.returned_inputs),
             "attempts": self.attempts,
             "appliedSeq": self.applied_seq,
-        } | self.extra
+        }
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Run:

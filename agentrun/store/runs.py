@@ -16,13 +16,11 @@ from agentrun.errors import CorruptRecord, FencedOut
 from agentrun.records.codec import Doc, check_version, decode, encode_document, encode_line
 from agentrun.records.event import Event
 from agentrun.records.lease import Lease
-from agentrun.records.message import Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import layout
 from agentrun.store.blobs import keep_blob
 from agentrun.store.deadlines import new_lease, remaining_deadline
-from agentrun.store.disk import Directory
 from agentrun.store.identity import this_process, user_name
 from agentrun.store.locks import Held
 from agentrun.store.reading import RunReader
@@ -43,21 +41,11 @@ _ALWAYS_SYNCED = frozenset(
 class RunDir(RunReader):
     """A run's directory, to be read and, under the session's lock, to be written."""
 
-    def __init__(
-        self,
-        account: str,
-        session_id: str,
-        run_id: str,
-        session_directory: Directory,
-        directory: Directory,
-        prompt: Callable[[], Message | None],
-    ) -> None:
-        super().__init__(account, session_id, run_id, session_directory, directory, prompt)
-        # The fold up to a byte of the log; checked against the log's length before it is trusted.
-        self._run: Run | None = None
-        self._offset = 0
-        # Told of every event that this handle appends or catches up with; for an executor that keeps them.
-        self.on_event: Callable[[Event], None] | None = None
+    # The fold up to a byte of the log; checked against the log's length before it is trusted.
+    _run: Run | None = None
+    _offset = 0
+    # Told of every event that this handle appends or catches up with; for an executor that keeps them.
+    on_event: Callable[[Event], None] | None = None
 
     @property
     def seen(self) -> Run:

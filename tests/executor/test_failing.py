@@ -5,42 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import anyio
 import pytest
 
 from agentrun.agent.loop import LoopAgent
-from agentrun.agent.outside import Unreachable
 from agentrun.agent.protocols import Agent, Invocation, Limits, ModelFailed, ModelReply, Stretch, ToolCall, ToolOutcome
-from agentrun.executor.audience import NoAudience
-from agentrun.executor.drive import Job, execute
-from agentrun.executor.hold import Terms
 from agentrun.records.operation import fold_operations
 from agentrun.states import EventType, OperationStatus, RunStatus
-from agentrun.store.locks import take_liveness
 from agentrun.store.sessions import SessionDir
-from agentrun.testing import trees
 from agentrun.testing.fakes import FakeModel, FakeTool, calling, forever, scripted
 from agentrun.testing.trees import run_path
+from tests.executor.conftest import drive
 
 E = EventType
 NEW_WORK = {E.MODEL_REQUEST_STARTED, E.TOOL_REGISTERED, E.TOOL_STARTED, E.INPUT_DELIVERED}
-
-
-async def nothing_left(is_forced: Callable[[], bool]) -> list[str]:
-    return []
-
-
-def drive(session: SessionDir, agent: Agent) -> RunStatus:
-    """Accepts a prompt and executes its run, as a command does."""
-    run_dir = trees.accept(session)
-    liveness = take_liveness(run_dir.directory)
-    assert liveness is not None
-    terms = Terms(lease=15, timeout=None, answer_timeout=None)
-    nobody = Unreachable("nothing is configured")
-    job = Job(session, run_dir.run_id, liveness, agent, nobody, terms, NoAudience(), nothing_left, lambda _: None, [])
-    return execute(job).run.status
 
 
 class GivesUp:

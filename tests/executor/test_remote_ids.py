@@ -4,23 +4,18 @@
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from agentrun.agent.outside import Unreachable
-from agentrun.agent.protocols import Agent, Stretch
+from agentrun.agent.protocols import Stretch
 from agentrun.errors import FencedOut
-from agentrun.executor.audience import NoAudience
-from agentrun.executor.drive import Job, execute
-from agentrun.executor.hold import Terms
 from agentrun.executor.remote_ids import StoredRemoteIds
 from agentrun.states import RunStatus
-from agentrun.store.locks import take_liveness
 from agentrun.store.sessions import SessionDir
 from agentrun.testing import trees
 from agentrun.testing.trees import Executor, fingerprint
+from tests.executor.conftest import drive
 
 SERVICE = "acp:coder"
 
@@ -39,20 +34,6 @@ class Remote:
             stretch.remote_ids.keep(SERVICE, self._new_id)
             assert stretch.remote_ids.get(SERVICE) == self._new_id
         await stretch.fail("that is all")
-
-
-async def nothing_left(is_forced: Callable[[], bool]) -> list[str]:
-    return []
-
-
-def drive(session: SessionDir, agent: Agent) -> RunStatus:
-    run_dir = trees.accept(session)
-    liveness = take_liveness(run_dir.directory)
-    assert liveness is not None
-    terms = Terms(lease=15, timeout=None, answer_timeout=None)
-    nobody = Unreachable("nothing is configured")
-    job = Job(session, run_dir.run_id, liveness, agent, nobody, terms, NoAudience(), nothing_left, lambda _: None, [])
-    return execute(job).run.status
 
 
 def test_a_later_run_goes_on_in_the_same_remote_conversation(session: SessionDir) -> None:

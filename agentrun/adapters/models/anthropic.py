@@ -7,20 +7,18 @@ has ended when the stream has said why (`message_delta` with a stop reason).
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
 from typing import Any
 
 from agentrun.adapters.extras import check_extra, load_extra
 from agentrun.adapters.models import failures
-from agentrun.adapters.models.prices import with_cost
 from agentrun.adapters.models.settings import ModelSettings
+from agentrun.adapters.models.streaming import reply_from
 from agentrun.adapters.models.wire import (
     ASK_USER,
     ASK_USER_DESCRIPTION,
     ASK_USER_PARAMETERS,
     Ended,
     StreamedCall,
-    reply_of,
     sent_arguments,
     sent_name,
 )
@@ -56,17 +54,7 @@ class AnthropicModel:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], Awaitable[None]]) -> ModelReply:
         """The reply to `request`; see `agent.protocols.Model`."""
-        stream = _Stream()
-        async with aclosing(self._events(request)) as events:
-            async for event in events:
-                text = stream.take(event)
-                if text:
-                    await on_text(text)
-        settings = self._settings
-        reply = reply_of(stream.ended(), may_lack_reason=settings.finish_reason == "optional")
-        provider = None if settings.base_url else "anthropic"
-        usage = with_cost(reply.usage, settings.name, provider=provider, base_url=settings.base_url)
-        return reply._replace(usage=usage)
+        return await reply_from(self._events(request), _Stream(), on_text, self._settings, "anthropic")
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
         """The stream's events. Raises ModelFailed for all that can go wrong on the way."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from typing import Any
 
 from agentrun.adapters.extras import check_extra, load_extra
 from agentrun.adapters.models import failures
-from agentrun.adapters.models.prices import with_cost
 from agentrun.adapters.models.settings import ModelSettings
+from agentrun.adapters.models.streaming import reply_from
 from agentrun.adapters.models.wire import (
     ASK_USER,
     ASK_USER_DESCRIPTION,
@@ -23,7 +22,6 @@ from agentrun.adapters.models.wire import (
     Ended,
     StreamedCall,
     alternating,
-    reply_of,
     sent_arguments,
     sent_name,
 )
@@ -61,16 +59,7 @@ class OpenAICompatibleModel:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], Awaitable[None]]) -> ModelReply:
         """The reply to `request`; see `agent.protocols.Model`."""
-        stream = _Stream()
-        async with aclosing(self._chunks(request)) as chunks:
-            async for chunk in chunks:
-                text = stream.take(chunk)
-                if text:
-                    await on_text(text)
-        reply = reply_of(stream.ended(), may_lack_reason=self._settings.finish_reason == "optional")
-        provider = None if self._settings.base_url else "openai"
-        usage = with_cost(reply.usage, self._settings.name, provider=provider, base_url=self._settings.base_url)
-        return reply._replace(usage=usage)
+        return await reply_from(self._chunks(request), _Stream(), on_text, self._settings, "openai")
 
     async def _chunks(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
         """The stream's chunks. Raises ModelFailed, with the key taken out, for all that can go wrong on the way."""

@@ -102,13 +102,19 @@ async def run_process(
             on_started(running.pid)
         outcome = await _followed(running, end, timeout)
     except BaseException:
-        by_itself = running.has_ended()
-        outcome = (await end())._replace(by_itself=by_itself)
-        (on_interrupted or _drop)(outcome)
-        if running.failure is None:
-            raise
-        raise running.failure from None  # a line that was not taken is not to go down in a cancellation
+        await _interrupted(running, end, on_interrupted or _drop)
+        raise
     return await _passed_on(running, outcome, on_interrupted or _drop)
+
+
+async def _interrupted(
+    running: "_Running", end: Callable[[], Awaitable[Outcome]], on_interrupted: Callable[[Outcome], None]
+) -> None:
+    by_itself = running.has_ended()
+    outcome = (await end())._replace(by_itself=by_itself)
+    on_interrupted(outcome)
+    if running.failure is not None:
+        raise running.failure from None  # a line that was not taken is not to go down in a cancellation
 
 
 async def _passed_on(running: "_Running", outcome: Outcome, on_interrupted: Callable[[Outcome], None]) -> Outcome:
