@@ -73,6 +73,10 @@ def test_a_cancel_file_that_nobody_is_there_to_see_is_obeyed_by_the_next_command
     (run,) = stage.root.glob(f"accounts/*/sessions/{SESSION}/runs/run-1")
     (run / "cancel").touch(0o600)
     assert stage.view("run-1")["stopAsked"]
+    if text == "whole":
+        # It may have been meant as the answer, so it begins no run; what is said once the end is known does.
+        assert stage.send("quick").code == CONFLICT
+        assert [each.status for each in runs_of(stage.root, SESSION)] == ["cancelled"]
     assert stage.send("quick").code == DONE
     assert [each.status for each in runs_of(stage.root, SESSION)] == ["cancelled", "completed"]
     assert _of_the_run() == [], "something of the run is alive"
