@@ -84,7 +84,9 @@ class Copy(NamedTuple):
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    shutil.copy(ROOT / "README.md", tmp_path)
+    for name in ("README.md", *make_docs.WHOLE):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     monkeypatch.setattr(make_docs, "ROOT", tmp_path)
     return Copy(tmp_path / "docs" / "lifecycle.md")
 
@@ -97,7 +99,13 @@ def test_a_stale_page_is_named_with_how_to_refresh_it(copy: Copy, capsys: pytest
     said = capsys.readouterr().err
     assert "docs/lifecycle.md: the part 'transitions' is out of date; refresh it with: make docs" in said
 
+    words = make_docs.ROOT / "agentrun/cli/words.py"
+    words.unlink()
+    assert make_docs.main(["--check"]) == 1
+    assert "agentrun/cli/words.py is out of date; refresh it with: make docs" in capsys.readouterr().err
+
     assert make_docs.main([]) == 0
+    assert words.exists()
     assert copy.page.read_text(encoding="utf-8") == good
 
 

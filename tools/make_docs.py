@@ -3,7 +3,8 @@
     python tools/make_docs.py            write them
     python tools/make_docs.py --check    only look: exit 1 names each page that is out of date
 
-A part stands between `<!-- generated: NAME -->` and `<!-- end -->`; `PARTS` has the names.
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`; `PARTS` has the names, and `WHOLE` the files that
+are made from end to end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import typer
 
 # Beside this file, also where a test loads it by its path.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import command_words
 import requirements
 
 from agentrun.cli.app import app
@@ -61,6 +63,8 @@ def main(arguments: Sequence[str]) -> int:
             faults += _refresh(page, check=check)
         except Fault as error:
             faults.append(f"{page.relative_to(ROOT)}: {error}")
+    for path, make in WHOLE.items():
+        faults += _refresh_whole(ROOT / path, make(), check=check)
     faults += [f"no page has a place for the part {name!r}" for name in sorted(set(PARTS) - _used())]
     for fault in faults:
         print(fault, file=sys.stderr)
@@ -103,6 +107,16 @@ def _refresh(page: Path, *, check: bool) -> list[str]:
     if stale:
         page.write_text(fresh, encoding="utf-8")
         print(f"{page.relative_to(ROOT)}: {', '.join(stale)}")
+    return []
+
+
+def _refresh_whole(path: Path, fresh: str, *, check: bool) -> list[str]:
+    if path.exists() and path.read_text(encoding="utf-8") == fresh:
+        return []
+    if check:
+        return [f"{path.relative_to(ROOT)} is out of date; refresh it with: {REFRESH}"]
+    path.write_text(fresh, encoding="utf-8")
+    print(path.relative_to(ROOT))
     return []
 
 
@@ -268,6 +282,11 @@ PARTS: dict[str, Callable[[], str]] = {
     "exit-codes": exit_table,
     "commands": command_table,
     "requirements": requirements.table,
+}
+
+# Files that are made as a whole.
+WHOLE: dict[str, Callable[[], str]] = {
+    "agentrun/cli/words.py": lambda: command_words.module(typer.main.get_command(app)),
 }
 
 

@@ -8,11 +8,13 @@ import typer
 
 from agentrun import __version__
 from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions
+from agentrun.cli.options import COMMON
 from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
 from agentrun.states import RunStatus
 
 _EXIT_TABLE = "\n".join(f"{EXIT_CODES[word]:>4}  {word:<14} {EXIT_MEANINGS[word]}" for word in EXIT_CODES)
+_COMMON = "\n".join(f"  {f'{each.name} {each.metavar}':<16} {each.about}" for each in COMMON)
 _HELP = f"""Sessions and runs of AI agents on a plain directory tree.
 
 \b
@@ -22,11 +24,7 @@ _HELP = f"""Sessions and runs of AI agents on a plain directory tree.
 
 \b
 Options of every command, before or after its name:
-  --root DIR       the tree (else $AGENTRUN_ROOT, /agent-data, the user's data directory)
-  --config FILE    the configuration (else $AGENTRUN_CONFIG, agentrun.toml in the root)
-  --account NAME   whose sessions (default: the operating-system user's)
-  --json           JSON on standard output, errors as JSON on standard error
-  --no-color       no colour, as with $NO_COLOR
+{_COMMON}
 
 \b
 Exit codes:
@@ -51,7 +49,7 @@ Session = Annotated[
 ]
 Key = Annotated[str | None, typer.Option(metavar="KEY", help="the same key and text again is accepted only once")]
 IfEnded = Annotated[str | None, typer.Option(metavar="prompt", help="if the run has ended: begin a new one")]
-Agent = Annotated[str | None, typer.Option(metavar="NAME", help="an agent of the configuration")]
+Agent = Annotated[str | None, typer.Option(metavar="AGENT", help="an agent of the configuration")]
 Files = Annotated[list[str] | None, typer.Option("--file", metavar="FILE", help="add the text of a file")]
 Attach = Annotated[
     list[str] | None, typer.Option("--attach", metavar="FILE|shared:NAME", help="let the run have a file as it is now")

@@ -1,10 +1,12 @@
-"""`agents` and `config`: their arguments; what they do is in `configuring`."""
+"""`agents`, `config` and `completion`: their arguments; what the first two do is in `configuring`."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+
+from agentrun.cli.shells import Shell
 
 app = typer.Typer()
 
@@ -38,3 +40,18 @@ def config(ctx: typer.Context) -> int:
     from agentrun.cli import configuring
 
     return configuring.config(ctx.obj)
+
+
+@app.command()
+def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="which shell")]) -> int:
+    """Print what a shell has to read to complete commands, options, sessions, runs, operations and agents.
+
+    \b
+    source <(agentrun completion bash)        in ~/.bashrc
+    source <(agentrun completion zsh)         in ~/.zshrc, after compinit
+    agentrun completion fish > ~/.config/fish/completions/agentrun.fish
+    """
+    from agentrun.cli import output, shells
+
+    output.out(shells.script(shell))
+    return 0

@@ -84,7 +84,7 @@ def compact(
     ctx: typer.Context,
     session: Session,
     agent: Annotated[
-        str | None, typer.Option(metavar="NAME", help="an agent of the configuration, whose model summarises")
+        str | None, typer.Option(metavar="AGENT", help="an agent of the configuration, whose model summarises")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="return once accepted")] = False,
 ) -> int:

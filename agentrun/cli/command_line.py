@@ -16,6 +16,10 @@ def run(argv: list[str]) -> int:
     """Runs the command line `argv` (without the program's name) and returns its exit code."""
     options = Options(json="--json" in argv)
     try:
+        if argv[:1] == ["__complete"]:
+            from agentrun.cli.completing import complete
+
+            return complete(argv[1:])
         options, rest = split(argv)
         return _run(options, rest)
     except AgentrunError as error:

@@ -8,8 +8,29 @@ from typing import NamedTuple
 from agentrun.commands.place import Place, find_place
 from agentrun.errors import UsageError
 
-_WITH_VALUE = {"--root": "root", "--config": "config", "--account": "account"}
-_FLAGS = {"--json": "json", "--no-color": "no_color"}
+
+class CommonOption(NamedTuple):
+    """An option that every command takes; one without `metavar` takes no value."""
+
+    name: str
+    metavar: str
+    about: str
+
+    @property
+    def field(self) -> str:
+        """Its name in `Options`."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+
+COMMON = (
+    CommonOption("--root", "DIR", "the tree (else $AGENTRUN_ROOT, /agent-data, the user's data directory)"),
+    CommonOption("--config", "FILE", "the configuration (else $AGENTRUN_CONFIG, agentrun.toml in the root)"),
+    CommonOption("--account", "NAME", "whose sessions (default: the operating-system user's)"),
+    CommonOption("--json", "", "JSON on standard output, errors as JSON on standard error"),
+    CommonOption("--no-color", "", "no colour, as with $NO_COLOR"),
+)
+_WITH_VALUE = {each.name: each.field for each in COMMON if each.metavar}
+_FLAGS = {each.name: each.field for each in COMMON if not each.metavar}
 
 
 class Options(NamedTuple):

@@ -308,7 +308,19 @@ class Home:
         **kwargs: Any,
     ) -> Terminal:
         """Starts a command on a terminal."""
-        terminal = Terminal(self.argv(*arguments), self.env | dict(env or {}), columns=columns, rows=rows, **kwargs)
+        return self.on_terminal(self.argv(*arguments), columns=columns, rows=rows, env=env, **kwargs)
+
+    def on_terminal(
+        self,
+        argv: Sequence[str],
+        *,
+        columns: int = 100,
+        rows: int = 30,
+        env: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> Terminal:
+        """Starts any program on a terminal."""
+        terminal = Terminal(argv, self.env | dict(env or {}), columns=columns, rows=rows, **kwargs)
         self._open.append(terminal)
         return terminal
 

@@ -1,0 +1,215 @@
+"""The words of the command line, for completion: made by `make docs` from the commands and their help."""
+
+# fmt: off
+# ruff: noqa: E501
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Words(NamedTuple):
+    """A command: what it does, the kind of each of its arguments, and of each option the kind of value and the help."""
+
+    about: str
+    arguments: tuple[str, ...]
+    options: dict[str, tuple[str, str]]
+
+
+COMMANDS = {
+    "new": Words(
+        "Make a session and print its id.",
+        ("text",),
+        {
+            "--id": ("text", "use exactly this id"),
+            "--agent": ("agent", "an agent of the configuration"),
+            "--send": ("text", "send this as the first prompt"),
+        },
+    ),
+    "send": Words(
+        "Say something to a session: a prompt, a follow-up or an answer, whichever fits.",
+        ("target", "text..."),
+        {
+            "--file": ("file", "add the text of a file"),
+            "--mode": ("prompt|steer|follow-up|answer", "insist on one kind of input"),
+            "--if-busy": ("reject|queue|steer|interrupt", "a prompt whose slot is taken"),
+            "--if-ended": ("prompt|", "if the run has ended: begin a new one"),
+            "--detach": ("", "return once accepted; the run goes on without this terminal"),
+            "--key": ("text", "the same key and text again is accepted only once"),
+            "--expect-seq": ("text", "only if the last message is number N"),
+            "--agent": ("agent", "an agent of the configuration"),
+            "--ref": ("run", "let the run cite an earlier run's report"),
+            "--attach": ("file", "let the run have a file as it is now"),
+            "--timeout": ("text", "executing time after which the run ends"),
+        },
+    ),
+    "steer": Words(
+        "Change the direction of a run: delivered before its next model request.",
+        ("target", "text..."),
+        {
+            "--key": ("text", "the same key and text again is accepted only once"),
+            "--if-ended": ("prompt|", "if the run has ended: begin a new one"),
+        },
+    ),
+    "approve": Words(
+        "Allow the call that a run waits with; the run goes on.",
+        ("target", "operation"),
+        {
+            "--note": ("text", "why"),
+        },
+    ),
+    "deny": Words(
+        "Refuse the call that a run waits with; the run goes on without it.",
+        ("target", "operation"),
+        {
+            "--note": ("text", "why"),
+        },
+    ),
+    "cancel": Words(
+        "Stop a run: its model request, its tools and all they started.",
+        ("target",),
+        {
+            "--reason": ("text", "why, for the record"),
+            "--wait": ("", "return when the run is over"),
+            "--timeout": ("text", "with --wait: how long at the most"),
+            "--force": ("", "kill at once, also when a grace period runs"),
+            "--op": ("operation", "only this one, such as op-3"),
+        },
+    ),
+    "show": Words(
+        "Show a session or a run, or watch one.",
+        ("target",),
+        {
+            "--follow": ("", "watch the run until it ends or waits"),
+            "--messages": ("", "the conversation"),
+            "--operations": ("", "the run's events"),
+            "--report": ("", "the run's report alone"),
+            "--since": ("text", "from this number on"),
+            "--tail": ("text", "only the last N"),
+            "--raw": ("", "stored text as it is, control characters included"),
+        },
+    ),
+    "wait": Words(
+        "Wait until runs have ended; exits as the first one that does not complete, or 0.",
+        ("target...",),
+        {
+            "--timeout": ("text", "how long at the most (exit 124)"),
+        },
+    ),
+    "ls": Words(
+        "List sessions, the one that changed last first; on a terminal, those that need you before all others.",
+        ("text",),
+        {
+            "--status": ("queued|running|waiting_input|compacting|reconciling|cancelling|completed|failed|cancelled|timed_out", "of the newest run"),
+            "--agent": ("agent", "an agent of the configuration"),
+            "--archived": ("", "those that were put away"),
+            "--limit": ("text", "how many at the most"),
+            "--watch": ("", "go on until Ctrl-C: drawn again, or in a pipe a line, for each change"),
+        },
+    ),
+    "check": Words(
+        "Look for damage on disk.",
+        ("session",),
+        {
+            "--repair": ("", "make again what follows from the records, keep damaged bytes aside"),
+        },
+    ),
+    "acp": Words(
+        "Serve an editor by the Agent Client Protocol, over standard input and output.",
+        (),
+        {
+            "--agent": ("agent", "an agent of the configuration"),
+        },
+    ),
+    "search": Words(
+        "Find a text in what was said: messages and reports, archived sessions too, the one that changed last first.",
+        ("text",),
+        {
+            "--session": ("session", "only there (default: all sessions)"),
+            "--limit": ("text", "how many at the most"),
+        },
+    ),
+    "rename": Words(
+        "Give a session another title.",
+        ("session", "text"),
+        {
+            "--expect-revision": ("text", "only if nobody has changed the session since revision N"),
+        },
+    ),
+    "archive": Words(
+        "Put a session away: `ls` lists it with --archived only.",
+        ("session",),
+        {
+        },
+    ),
+    "unarchive": Words(
+        "Take a session back that was put away.",
+        ("session",),
+        {
+        },
+    ),
+    "fork": Words(
+        "Make a session that begins with what was said in another one, and print its id.",
+        ("session",),
+        {
+            "--at": ("text", "the last message to take (default: all before a run that goes on)"),
+        },
+    ),
+    "compact": Words(
+        "Have the history of a session summarised, so that later runs see less of it.",
+        ("session",),
+        {
+            "--agent": ("agent", "an agent of the configuration, whose model summarises"),
+            "--detach": ("", "return once accepted"),
+        },
+    ),
+    "rm": Words(
+        "Remove a session with all its files.",
+        ("session",),
+        {
+            "--yes": ("", "do not ask"),
+            "--force": ("", "give up operations that are unresolved"),
+        },
+    ),
+    "agents": Words(
+        "List the agents there are, or check that one works.",
+        ("check|", "agent"),
+        {
+        },
+    ),
+    "config": Words(
+        "Show the configuration as it is in effect, and where each value comes from; secrets are left out.",
+        (),
+        {
+        },
+    ),
+    "completion": Words(
+        "Print what a shell has to read to complete commands, options, sessions, runs, operations and agents.",
+        ("bash|zsh|fish",),
+        {
+        },
+    ),
+    "recover": Words(
+        "Take up the runs that nobody drives: continue them, end them, or say what is missing.",
+        (),
+        {
+            "--watch": ("", "stay, and do so whenever an executor is lost"),
+            "--dry-run": ("", "say what would be done; write nothing"),
+        },
+    ),
+    "reconcile": Words(
+        "List what nobody knows about a run's operations, or say how one of them ended.",
+        ("target", "operation"),
+        {
+            "--as": ("succeeded|failed|cancelled", "how it ended"),
+            "--note": ("text", "how you know, for the record"),
+            "--ask": ("", "ask the tools' probes first, and record what they know"),
+        },
+    ),
+    "resume": Words(
+        "Continue an unfinished run that nobody drives, or begin an ended one anew; it says which.",
+        ("target",),
+        {
+            "--detach": ("", "return at once; the run goes on without this terminal"),
+        },
+    ),
+}
