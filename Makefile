@@ -75,15 +75,15 @@ docs: $(VENV)/dev.stamp ## write the generated parts of docs/ again
 mutants: $(VENV)/dev.stamp ## break the code in known ways; the tests must notice each
 	$(PY) tests/mutants.py
 
-bench: $(VENV)/dev.stamp ## measure: how long a stop takes; results go to benchmarks/results.md
-	$(PY) benchmarks/cancel.py
+bench: $(VENV)/dev.stamp ## measure beside others, a quarter of an hour (ARGS=append chooses); writes benchmarks/results.md
+	$(PY) benchmarks/all.py $(ARGS)
 
 setup: $(VENV)/dev.stamp ## only set up the environment
 
 setup-all: $(VENV)/all.stamp ## set up also what tests of real models and agents need; `make test` skips them without it
 
 clean: ## remove the environments and all that can be made again
-	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf benchmarks/.peers .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. Each stamp is touched last, so a set-up that was interrupted starts again.

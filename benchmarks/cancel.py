@@ -1,6 +1,6 @@
 """How long a stop takes to arrive, and until the whole tree of a tool is gone.
 
-    python benchmarks/cancel.py [ROUNDS]
+    python benchmarks/cancel.py [ROUNDS] [--small]
 
 Three ways, in turns within one run, so that a busy moment hits all of them: `agentrun cancel` (from the moment at which
 the intent is stored and the command would return), a signal sent straight to the executor, and what a program would get
@@ -186,7 +186,9 @@ def write(text: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    rounds = int(arguments[0]) if arguments else ROUNDS
+    is_small = "--small" in arguments
+    numbers = [int(each) for each in arguments if each.isdigit()]
+    rounds = numbers[0] if numbers else 1 if is_small else ROUNDS
     taken: dict[str, list[Taken]] = {name: [] for name in WAYS}
     with tempfile.TemporaryDirectory(prefix="agentrun-bench-") as folder:
         stand = Stand(Path(folder).resolve())
@@ -198,8 +200,9 @@ def main(arguments: list[str]) -> None:
     circumstances = f"{rounds} rounds of each way in turns, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}."
     what = "Since the stop was stored or sent,\nuntil the tool has the signal, and until all of it is gone."
     text = f"{circumstances} {what}\n\n{table(taken)}"
-    print(text)
-    write(text)
+    print(f"{HEADING}\n\n{text}\n")
+    if not is_small:
+        write(text)
 
 
 if __name__ == "__main__":
