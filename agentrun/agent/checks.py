@@ -16,12 +16,10 @@ from agentrun.agent.batch import idempotency_key, lost, record_fact
 from agentrun.agent.events import ToolFinished, ToolRegistered
 from agentrun.agent.protocols import Invocation, Stretch, ToolOutcome
 from agentrun.agent.transcript import Transcript, Turn
+from agentrun.agent.verdicts import is_verdict
 from agentrun.records.codec import Doc
 from agentrun.records.operation import READ, Operation
 from agentrun.states import OperationStatus as Status
-
-# Ends that say something of the draft. Any other check has to be made again, unless the user cancelled it.
-_VERDICTS = (Status.SUCCEEDED, Status.FAILED, Status.TIMED_OUT)
 
 
 class Check(Protocol):
@@ -59,23 +57,13 @@ async def run_checks(stretch: Stretch, checks: Sequence[Check], draft: bytes) ->
             return
 
 
-def failed_checks(turn: Turn) -> list[Operation]:
-    """The checks that the reply of `turn` did not pass: what the model has to be told."""
-    newest = {check.name: check for check in turn.checks if _is_verdict(check)}
-    return [check for check in newest.values() if check.status is not Status.SUCCEEDED]
-
-
 def _about(check: Check, draft: bytes) -> Doc:
     return {"command": check.name, "sha256": hashlib.sha256(draft).hexdigest()}
 
 
 def _verdict(turn: Turn | None, about: Doc) -> Operation | None:
     said = (each for each in reversed(turn.checks if turn else ()) if each.check == about)
-    return next((each for each in said if _is_verdict(each)), None)
-
-
-def _is_verdict(check: Operation) -> bool:
-    return check.status in _VERDICTS or (check.cancel_requested_at is not None and not check.is_open)
+    return next((each for each in said if is_verdict(each)), None)
 
 
 async def _settle_left(stretch: Stretch, transcript: Transcript) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from agentrun.agent.checks import failed_checks
 from agentrun.agent.protocols import (
     ChatMessage,
     Conversation,
@@ -18,6 +17,7 @@ from agentrun.agent.protocols import (
     ToolSpec,
 )
 from agentrun.agent.transcript import Transcript, Turn, tool_call
+from agentrun.agent.verdicts import failed_checks
 from agentrun.records.message import COMPACT, Message
 from agentrun.records.operation import READ, Operation
 from agentrun.states import OperationStatus as Status

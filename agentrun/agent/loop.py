@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentrun.agent.batch import Batch, is_unfinished, lost, record_fact
-from agentrun.agent.checks import failed_checks
 from agentrun.agent.compaction import Compaction
 from agentrun.agent.context import build_request
 from agentrun.agent.events import RequestFinished
@@ -25,6 +24,7 @@ from agentrun.agent.protocols import (
 )
 from agentrun.agent.request import Asked, Request
 from agentrun.agent.transcript import Transcript, Turn
+from agentrun.agent.verdicts import failed_checks
 from agentrun.records.message import COMPACT
 from agentrun.states import OperationStatus as Status
 

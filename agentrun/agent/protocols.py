@@ -10,13 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import BinaryIO, Literal, NamedTuple, NoReturn, Protocol, runtime_checkable
 
-import anyio
-
 from agentrun.agent.events import AgentEvent
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import Message
 from agentrun.states import OperationStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Whoever only reads what an agent did needs no event loop, and is faster without.
+    import anyio
 
 # The five stop reasons of the Agent Client Protocol, version 1, "Prompt turn".
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
@@ -317,7 +320,7 @@ class Stretch(Protocol):
         """Has the report checked, commits it and ends the run.
 
         What is delivered states its gaps: calls that gave no result are appended, from the record. False if input has
-        come, or a check has failed (`agent.checks.failed_checks`): the model must answer to that first.
+        come, or a check has failed (`agent.verdicts.failed_checks`): the model must answer to that first.
         """
 
     def uncovered(self, characters: int) -> Sequence[Message]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions
+from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions, app_transfer
 from agentrun.cli.options import COMMON
 from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
@@ -309,5 +309,6 @@ def acp(ctx: typer.Context, agent: Agent = None) -> int:
 
 app.add_typer(app_finding.app)
 app.add_typer(app_sessions.app)
+app.add_typer(app_transfer.app)
 app.add_typer(app_configuring.app)
 app.add_typer(app_recovering.app)

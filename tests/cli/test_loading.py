@@ -31,6 +31,7 @@ main()
     [
         ("ls",), ("show",), ("show", "@last"), ("show", "@last", "--messages", "--tail", "3"), ("--help",),
         ("cancel", "--help"), ("rename", "@last", "other"), ("search", "hello"),
+        ("export", "@last"),
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from agentrun.adapters.agents.activity import Activity
 from agentrun.agent.batch import record_fact
-from agentrun.agent.checks import failed_checks
 from agentrun.agent.events import RequestFinished, ToolFinished
 from agentrun.agent.loop import NO_REPORT, settle_lost
 from agentrun.agent.protocols import Question, Stretch
 from agentrun.agent.transcript import Ask, Transcript, Turn
+from agentrun.agent.verdicts import failed_checks
 from agentrun.records.codec import Doc
 from agentrun.states import OperationStatus as Status
 

@@ -1,0 +1,89 @@
+"""A file that a command writes for its user: there whole or not at all, and over no other unless that was said."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from agentrun.errors import NameTaken, UsageError
+from agentrun.store.disk import speaking_of
+
+# File systems without hard links say one of these.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK})
+
+
+@contextmanager
+def new_file(path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """A file to write, which becomes `path` when the block ends well; nothing is left of it otherwise.
+
+    Raises NameTaken if something is there already, unless it is a file and `overwrite` is true; and UsageError, Denied,
+    NotFound, StorageFailed.
+    """
+    _check_free(path, overwrite=overwrite)
+    folder, name = os.path.split(os.path.abspath(path))
+    temporary = os.path.join(folder, f".{name[:200]}.new-{os.getpid()}")
+    with speaking_of(path):
+        # Private until its user says otherwise: a conversation may hold anything.
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with speaking_of(path), os.fdopen(fd, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with speaking_of(path):
+            _put(temporary, path, overwrite=overwrite)
+    finally:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
+    _sync_folder(folder)
+
+
+def _check_free(path: str, *, overwrite: bool) -> None:
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except ValueError as error:
+        raise UsageError(f"{path!r} cannot be a file: {error}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(
+            f"{path} is there and is no regular file", hint="to write into it, send the output there: > FILE"
+        )
+    if not overwrite:
+        raise _taken(path)
+
+
+def _put(temporary: str, path: str, *, overwrite: bool) -> None:
+    if overwrite:
+        os.rename(temporary, path)
+        return
+    try:
+        os.link(temporary, path, follow_symlinks=False)
+    except FileExistsError as error:
+        raise _taken(path) from error
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # The name is taken first, so that of two only one can have it.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.rename(temporary, path)
+
+
+def _taken(path: str) -> NameTaken:
+    return NameTaken(f"{path} is there already", hint="choose another name, or replace it with: --overwrite")
+
+
+def _sync_folder(folder: str) -> None:
+    with speaking_of(folder):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EROFS):
+                raise
+        finally:
+            os.close(fd)
