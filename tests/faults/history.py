@@ -295,6 +295,9 @@ class _Session:
         self.settled = settled
         self.found: list[str] = []
         self.messages = list(_lines(path / "messages.jsonl", self.found))
+        # What a fork began with belongs to runs of another session.
+        forked_from = _document(path / "session.json", []).get("forkedFrom") or {"seq": 0}
+        self.own = self.messages[forked_from["seq"] :]
         numbered = sorted(
             (int(each.name.removeprefix("run-")), each) for each in (path / "runs").iterdir() if each.is_dir()
         )
@@ -333,7 +336,7 @@ class _Session:
                 self.fault(f"the key {key} was accepted as message {keys[key]} and again as {number}")
 
     def _runs(self) -> None:
-        prompts = [m["runId"] for m in self.messages if m["mode"] in ("prompt", "compact")]
+        prompts = [m["runId"] for m in self.own if m["mode"] in ("prompt", "compact")]
         expected = [f"run-{number}" for number in range(1, len(prompts) + 1)]
         if prompts != expected:
             self.fault(f"its prompts name {prompts}")
@@ -364,7 +367,7 @@ class _Session:
 
     def _queue(self) -> list[str]:
         """The open runs in the order in which they get the slot, as the newest prompt tells it."""
-        prompts = [m for m in self.messages if m["role"] == "user" and m["mode"] == "prompt"]
+        prompts = [m for m in self.own if m["role"] == "user" and m["mode"] == "prompt"]
         if not prompts:
             return []
         accept, newest = prompts[-1]["accept"], prompts[-1]["runId"]
@@ -374,7 +377,7 @@ class _Session:
         return [run_id for run_id in order if run_id not in over]
 
     def _inputs(self, run: Run) -> None:
-        mine = [m["seq"] for m in self.messages if m["runId"] == run.run_id and m["role"] == "user"]
+        mine = [m["seq"] for m in self.own if m["runId"] == run.run_id and m["role"] == "user"]
         reached = run.delivered + run.used_up
         returned = run.finished["returnedInputs"] if run.finished else []
         for seq in sorted(set(reached)):
@@ -382,7 +385,7 @@ class _Session:
                 run.fault(f"message {seq} was delivered {reached.count(seq)} times")
             if seq not in mine:
                 run.fault(f"message {seq} was delivered to it and is none of its inputs")
-        begun = mine + [m["seq"] for m in self.messages if m["runId"] == run.run_id and m["mode"] == "compact"]
+        begun = mine + [m["seq"] for m in self.own if m["runId"] == run.run_id and m["mode"] == "compact"]
         if run.accepted and run.accepted["messageSeq"] not in begun:
             run.fault(f"its prompt, message {run.accepted['messageSeq']}, is not there")
         if not run.is_over:
@@ -396,7 +399,7 @@ class _Session:
             run.fault(f"it completed without its inputs {returned}")
 
     def _questions(self, run: Run) -> None:
-        asked = [m["questionId"] for m in self.messages if m["runId"] == run.run_id and m["mode"] == "question"]
+        asked = [m["questionId"] for m in self.own if m["runId"] == run.run_id and m["mode"] == "question"]
         for question in run.questions:
             least = 1 if self.settled and question == run.waiting_for else 0
             if not least <= asked.count(question) <= 1:
@@ -405,7 +408,7 @@ class _Session:
             run.fault(f"the conversation asks {sorted(set(asked) - set(run.questions))}, which the run did not")
 
     def _end(self, run: Run) -> None:
-        closing = [m for m in self.messages if m["runId"] == run.run_id and m["mode"] in ("report", "ended")]
+        closing = [m for m in self.own if m["runId"] == run.run_id and m["mode"] in ("report", "ended")]
         delivered = run.path / "report.md"
         if not run.is_over:
             if closing:

@@ -47,7 +47,7 @@ lease = "{lease}"
 [agents.analyst]
 kind = "loop"
 model = "scripted:script.json"
-tools = ["look", "count", "slow", "slow_count"]
+tools = ["look", "count", "slow", "slow_count", "asked_count"]
 
 [tools.look]
 argv = ["sh", "-c", "cat >/dev/null; echo rows"]
@@ -57,6 +57,11 @@ effect = "read"
 argv = ["sh", "-c", "cat >/dev/null; echo $AGENTRUN_RUN $AGENTRUN_OPERATION >>effects"]
 effect = "write"
 approve = "auto"
+
+[tools.asked_count]
+argv = ["sh", "-c", "cat >/dev/null; echo $AGENTRUN_RUN $AGENTRUN_OPERATION >>effects"]
+effect = "write"
+approve = "ask"
 
 [tools.slow]
 argv = ["sh", "-c", "cat >/dev/null; . ./wait.sh; echo rows"]

@@ -77,7 +77,7 @@ def _judge(stage: Stage, name: str, before: dict[str, Doc], code: int) -> Iterat
         if left or _sessions(stage):
             yield f"left behind: {left}"
         return
-    yield from stage.check(settled=True) if name != "fork" else ()
+    yield from stage.check(settled=True)
     sent = stage.send("quick")
     if sent.code != DONE:
         yield f"send afterwards: {sent}"

@@ -27,14 +27,16 @@ Doc = dict[str, Any]
 
 SCRIPT: Doc = {
     "turns": [
+        {"ifContains": "Summarise the conversation", "text": "They have talked about it."},
         {"ifContains": "tools", "text": "I look.", "calls": [{"name": "look"}, {"name": "count"}]},
+        {"ifContains": "risky", "text": "I count.", "calls": [{"name": "asked_count"}, {"name": "look"}]},
         {"ifContains": "ask", "ask": "Which week?"},
         {"ifContains": "long", "text": "one two three four five six seven eight nine ten " * 2, "delayMs": 60},
         *({"text": f"The report, take {number}.", "delayMs": 10} for number in range(40)),
     ]
 }
 POLICIES = ("queue", "queue", "interrupt", "reject", "steer")
-TEXTS = ("quick", "tools", "ask", "long")
+TEXTS = ("quick", "tools", "risky", "risky", "ask", "long")
 USERS = 3
 # What a command may say: it is done, it waits, it is not over, it is refused, or there is nothing yet.
 FINE = {DONE, WAITING, NOT_OVER, CONFLICT, 8}
@@ -99,6 +101,23 @@ class Walk:
     def cancel(self, chance: random.Random, name: str) -> None:
         self.command("cancel", self._somewhere(chance), "--reason", name)
 
+    def decide(self, chance: random.Random, name: str) -> None:
+        """A word on a call that waits for it; most times there is none."""
+        self.command(chance.choice(["approve", "approve", "deny"]), SESSION, "--note", name)
+
+    def resume(self, chance: random.Random, name: str) -> None:
+        self.command("resume", SESSION, "--detach")
+
+    def compact(self, chance: random.Random, name: str) -> None:
+        self.command("compact", SESSION, "--detach")
+
+    def keep_house(self, chance: random.Random, name: str) -> None:
+        """What concerns the session alone, and no run of it."""
+        words = chance.choice(
+            [["rename", SESSION, name], ["archive", SESSION], ["unarchive", SESSION], ["fork", SESSION]]
+        )
+        self.command(*words)
+
     def recover(self, chance: random.Random, name: str) -> None:
         self.command("recover")
 
@@ -157,6 +176,10 @@ DEEDS = {
     Walk.say_plainly: 2,
     Walk.steer: 2,
     Walk.cancel: 2,
+    Walk.decide: 2,
+    Walk.resume: 1,
+    Walk.compact: 1,
+    Walk.keep_house: 1,
     Walk.recover: 1,
     Walk.look: 1,
     Walk.stay: 1,
