@@ -34,6 +34,11 @@ _in_process: dict[tuple[int, int], _InProcess] = {}
 class Held:
     """Says that this thread holds a session's lock: what writes takes one, so that it cannot be called without."""
 
+    def __init__(self) -> None:
+        # The runs whose cancel sentinel was looked for in this hold. A file can be touched without the lock: it is
+        # looked for once, or a run could be stopped between what was decided here and what is written for that.
+        self.looked_for_stop: set[str] = set()
+
 
 class _InProcess:
     """flock(2) does not keep the threads of one process apart in a way that they could see; this does."""

@@ -56,11 +56,13 @@ class RunDir(RunReader):
     # --- writing, under the session's lock
 
     def current(self, held: Held) -> Run:
-        """The run now, with the sentinel taken up if one lies there."""
+        """The run now, with the sentinel taken up if one lay there when this hold first looked."""
         run = self._caught_up()
-        if self.stop_is_asked(run):
-            self._take_up_sentinel()
-            run = self._caught_up()
+        if self.run_id not in held.looked_for_stop:
+            held.looked_for_stop.add(self.run_id)
+            if self.stop_is_asked(run):
+                self._take_up_sentinel()
+                run = self._caught_up()
         return run
 
     def has_news(self) -> bool:

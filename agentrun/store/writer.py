@@ -22,6 +22,7 @@ class Writer(Held):
     """A session whose lock is held by this thread."""
 
     def __init__(self, session: SessionDir) -> None:
+        super().__init__()
         self.session = session
         # Looked up once: as long as the lock is held, nobody else appends.
         self._newest_prompt: Message | None = None

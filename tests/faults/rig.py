@@ -14,9 +14,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,6 +88,11 @@ SCRIPT: Doc = {
             ],
         },
         {"ifContains": "whole", "ask": "Which week counts?"},
+        {
+            "ifContains": "both",
+            "text": "Looking, and counting.",
+            "calls": [{"name": "look", "arguments": {}}, {"name": "count", "arguments": {}}],
+        },
         {"ifContains": "hold", "text": "Waiting.", "calls": [{"name": "slow", "arguments": {}}]},
         {"ifContains": "export", "text": "Exporting.", "calls": [{"name": "slow_count", "arguments": {}}]},
         {"ifContains": "doomed", "text": "Waiting.", "calls": [{"name": "slow", "arguments": {}}]},
@@ -141,6 +147,7 @@ class Stage:
         (base / "wait.sh").write_text("until [ -e go ]; do sleep 0.02; done\n")
         self._kept = base / "kept"
         self._trace = base / "trace"
+        self.stops = base / "stops"
         self._paths: list[str] = []
         self._executors: set[int] = set()
         unwanted = ("AGENTRUN_", "PYTHON")
@@ -234,11 +241,17 @@ class Stage:
     def interrupted(self, call: Call, fault: str, *words: str, text: str | None = None) -> Done:
         """Runs the command with `fault` (`signal=KILL`, `error=ENOSPC`) at the call."""
         paths = [part for path in self._paths for part in ("-P", path)]
+        self.stops.unlink(missing_ok=True)
         before = [
-            "strace", "-qqq", "-o", os.devnull, *paths, "-e", f"trace={_names()}",
+            "strace", "-qqq", "-o", str(self.stops), *paths, "-e", f"trace={_names()}",
             "-e", f"inject={call.name}:{fault}:when={call.number}",
         ]  # fmt: skip
         return self.run(*words, before=before, text=text)
+
+    def held_at(self, call: Call, *words: str, text: str | None = None) -> Held | None:
+        """Begins the command and stops it right after the call; None if the call did not come, and it has ended."""
+        held = Held(self, call, words, text)
+        return held if held.pid is not None else None
 
     # --- the tree as it was
 
@@ -311,6 +324,12 @@ class Stage:
                         found.add(int(entry))
         return found
 
+    def processes(self) -> list[int]:
+        """All processes of this tree that are alive: commands, executors, and what their tools started."""
+        mark = os.fsencode(f"AGENTRUN_ROOT={self.root}")
+        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+        return [pid for pid in pids if _is_alive(pid) and mark in _environment(pid)]
+
     def has_executor(self) -> bool:
         """Whether an executor is, or was a moment ago, at work beside the commands."""
         return bool(self._executors)
@@ -374,6 +393,38 @@ class Stage:
                 if operation.status == "skipped" and times:
                     found.append(f"{name} is told as skipped and happened")
         return found + [f"{name} happened and nothing registered it" for name in happened if name not in told]
+
+
+class Held:
+    """A command that stands still behind one of its calls. `pid` is its process; None if the call did not come."""
+
+    def __init__(self, stage: Stage, call: Call, words: Sequence[str], text: str | None) -> None:
+        self._stage = stage
+        self._ended: list[Done] = []
+        stage.stops.unlink(missing_ok=True)
+        work = lambda: self._ended.append(stage.interrupted(call, "signal=STOP", *words, text=text))  # noqa: E731
+        self._thread = threading.Thread(target=work)
+        self._thread.start()
+        self.pid = self._stopped(os.fsencode(words[0]))
+
+    def _stopped(self, verb: bytes) -> int | None:
+        # One that is traced looks stopped at each call; the tracer alone knows which stop is to last.
+        while not (self._stage.stops.exists() and b"stopped by SIGSTOP" in self._stage.stops.read_bytes()):
+            if not self._thread.is_alive():
+                return None
+            time.sleep(0.005)
+        (pid,) = [pid for pid in self._stage.processes() if _command_line(pid)[1:4] == [b"-m", b"agentrun", verb]]
+        return pid
+
+    def go_on(self) -> None:
+        """Lets it go on."""
+        assert self.pid is not None
+        os.kill(self.pid, signal.SIGCONT)
+
+    def end(self) -> Done:
+        """Waits for its end."""
+        self._thread.join()
+        return self._ended[0]
 
 
 def aftermath(stage: Stage, *, try_send_first: bool) -> list[str]:
@@ -470,6 +521,21 @@ def _state(pid: int) -> bytes:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:
         return b""
+
+
+def _environment(pid: int) -> list[bytes]:
+    return _strings(pid, "environ")
+
+
+def _command_line(pid: int) -> list[bytes]:
+    return _strings(pid, "cmdline")
+
+
+def _strings(pid: int, name: str) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _names() -> str:

@@ -306,6 +306,21 @@ def test_a_stop_that_others_ask_for_is_news_and_is_seen_once(session: SessionDir
     executor.die()
 
 
+def test_a_sentinel_that_is_touched_within_a_hold_counts_from_the_next_one(session: SessionDir) -> None:
+    # covers A48 A53: what was decided in a hold is written in it, and the stop is neither lost nor half taken up
+    executor = Executor(session, trees.accept(session).run_id)
+    executor.deliver()
+    run_dir, lease = executor.run_dir, executor.lease
+    with recording(session) as writer:
+        assert run_dir.check(lease, writer).ending is None
+        run_path(session, "run-1", "cancel").touch()
+        payload = {"operationId": "op-1", "turnId": "turn-1", "model": "m", "attempt": 1}
+        assert run_dir.append(lease, writer, E.MODEL_REQUEST_STARTED, payload).status is RunStatus.RUNNING
+    assert run_dir.has_news()
+    with recording(session) as writer:
+        assert run_dir.check(lease, writer).status is RunStatus.CANCELLING
+
+
 def test_a_touched_sentinel_is_an_intent_once_with_the_file_s_owner_as_actor(session: SessionDir) -> None:
     executor = Executor(session, trees.accept(session).run_id)
     run_path(session, "run-1", "cancel").touch()
