@@ -170,6 +170,15 @@ COMMANDS = {
             "--force": ("", "give up operations that are unresolved"),
         },
     ),
+    "export": Words(
+        "Write a session, or one run of it, in a form for elsewhere.",
+        ("target",),
+        {
+            "--format": ("text", "markdown, json or openai (default: by the name of --output, else markdown)"),
+            "--output": ("file", "write this file (default: standard output)"),
+            "--overwrite": ("", "replace FILE if it is there"),
+        },
+    ),
     "agents": Words(
         "List the agents there are, or check that one works.",
         ("check|", "agent"),
