@@ -8,6 +8,7 @@ import typer
 
 from agentrun import __version__
 from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions, app_transfer
+from agentrun.cli.defaults import CANCEL_REASON, LISTED
 from agentrun.cli.options import COMMON
 from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
@@ -188,7 +189,7 @@ def deny(
 def cancel(
     ctx: typer.Context,
     session: Session,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="why, for the record")] = "cancelled by the user",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="why, for the record")] = CANCEL_REASON,
     wait: Annotated[bool, typer.Option("--wait", help="return when the run is over")] = False,
     timeout: Annotated[str | None, typer.Option(metavar="30s", help="with --wait: how long at the most")] = None,
     force: Annotated[bool, typer.Option("--force", help="kill at once, also when a grace period runs")] = False,
@@ -257,7 +258,7 @@ def ls(
     status: Annotated[RunStatus | None, typer.Option(metavar="STATUS", help="of the newest run")] = None,
     agent: Agent = None,
     archived: Annotated[bool, typer.Option("--archived", help="those that were put away")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many at the most")] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many at the most")] = LISTED,
     watch: Annotated[
         bool, typer.Option("--watch", help="go on until Ctrl-C: drawn again, or in a pipe a line, for each change")
     ] = False,

@@ -6,7 +6,7 @@ import signal
 import sys
 
 from agentrun.cli import exit as exits
-from agentrun.cli import output
+from agentrun.cli import output, quick
 from agentrun.cli.options import Options, split
 from agentrun.cli.output import ReaderGone
 from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
@@ -16,6 +16,9 @@ def run(argv: list[str]) -> int:
     """Runs the command line `argv` (without the program's name) and returns its exit code."""
     options = Options(json="--json" in argv)
     try:
+        code = quick.run(argv)
+        if code is not None:
+            return code
         if argv[:1] == ["__complete"]:
             from agentrun.cli.completing import complete
 

@@ -8,10 +8,7 @@ from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
-from agentrun.cli.audience import audience_for
-from agentrun.cli.executing import collect_signals, execute_here
 from agentrun.cli.options import Options
-from agentrun.cli.watching import watch
 from agentrun.commands import control, sessions
 from agentrun.commands.attaching import read_files
 from agentrun.commands.execution import make_order, start_detached
@@ -78,9 +75,20 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
             start_detached(place, joined.run(), acceptance.liveness)
         _acknowledge_detached(options, acceptance.accepted)
         return OK
+    return _see_through(options, place, joined, acceptance)
+
+
+def _see_through(options: Options, place: Place, joined: Target, acceptance: control.Acceptance) -> int:
+    """Executes the run of an accepted input here, or watches it where somebody else does; its exit code."""
+    from agentrun.cli.executing import collect_signals, execute_here
+
     signals = collect_signals() if acceptance.liveness is not None else []
+    from agentrun.cli.audience import audience_for
+
     audience = audience_for(options, patient=acceptance.liveness is None)
     if acceptance.liveness is None:
+        from agentrun.cli.watching import watch
+
         _acknowledge(options, acceptance)
         return watch(options, joined, audience, with_report=acceptance.began)
     # From here on the run is ours, and goes on whoever reads of it.

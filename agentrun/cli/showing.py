@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
+from agentrun.cli.defaults import LISTED
 from agentrun.cli.options import Options
 from agentrun.commands import sessions
 from agentrun.commands import show as showing
@@ -66,11 +67,11 @@ def follow(options: Options, name: str, look: Look) -> int:
 class Wanted(NamedTuple):
     """Which sessions `ls` lists."""
 
-    text: str
-    status: RunStatus | None
-    agent: str | None
-    archived: bool
-    limit: int
+    text: str = ""
+    status: RunStatus | None = None
+    agent: str | None = None
+    archived: bool = False
+    limit: int = LISTED
 
 
 def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
+from agentrun.cli.defaults import CANCEL_REASON
 from agentrun.cli.options import Options
 from agentrun.commands import control, operations
 from agentrun.commands.execution import start_detached
@@ -17,7 +18,6 @@ from agentrun.commands.operations import OperationView
 from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
 from agentrun.commands.vigil import Vigil, end_frozen
-from agentrun.config import parse_duration
 from agentrun.errors import SessionHeld, TimeRanOut, UsageError
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
@@ -28,7 +28,7 @@ from agentrun.states import RunStatus
 class Asked(NamedTuple):
     """The options of `cancel`."""
 
-    reason: str
+    reason: str = CANCEL_REASON
     operation: str | None = None
     force: bool = False
     wait: bool = False
@@ -39,7 +39,7 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
     """Stores the intent, waits for the end if asked to, and says how the run, or its operation, stands."""
     if asked.timeout is not None and not asked.wait:
         raise UsageError("--timeout says how long to --wait", hint="agentrun cancel SESSION --wait --timeout 30s")
-    seconds = parse_duration(asked.timeout) if asked.timeout else None
+    seconds = _duration(asked.timeout)
     place = options.place()
     found = find(place.tree, name)
     target = Target(found.session, found.run().run_id)
@@ -65,6 +65,14 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
         output.out(standing_text(view, screen))
         output.say(attention_text(view, output.screen_of(sys.stderr, options)))
     return exits.of_cancel(view)
+
+
+def _duration(text: str | None) -> float | None:
+    if not text:
+        return None
+    from agentrun.config import parse_duration
+
+    return parse_duration(text)
 
 
 def _cancel_run(place: Place, target: Target, asked: Asked) -> RunView:

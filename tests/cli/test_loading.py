@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from agentrun.errors import EXIT_CODES
 from tests.cli.conftest import Home
 
 # What costs more than the command itself, each with what is known to bring it in.
@@ -25,23 +26,55 @@ main()
 """
 
 
+# What even a command that changes something does without, if it is one of those that are typed all day.
+NOT_HOT = HEAVY | {
+    "click",
+    "dataclasses",
+    "inspect",
+    "pathlib",
+    "shutil",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "typer",
+}
+
+
+def loaded_by(home: Home, *words: str) -> set[str]:
+    """The modules that a command has loaded when it is done."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *words], env=home.env, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode in (0, EXIT_CODES["not_over"]), done.stderr
+    loaded = set(done.stderr.rpartition("LOADED ")[2].split())
+    assert "agentrun.errors" in loaded
+    return loaded
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
-        ("ls",), ("show",), ("show", "@last"), ("show", "@last", "--messages", "--tail", "3"), ("--help",),
-        ("cancel", "--help"), ("rename", "@last", "other"), ("search", "hello"),
-        ("export", "@last"),
+        ("show",), ("show", "@last", "--json"), ("--help",), ("cancel", "--help"), ("rename", "@last", "other"),
+        ("search", "hello"), ("export", "@last"),
     ],
     ids=" ".join,
 )  # fmt: skip
 def test_nothing_heavy_is_loaded_to_look_at_something(home: Home, words: tuple[str, ...]) -> None:
     session = home.new("a title")
     assert home.run("send", session, "hello").code == 0
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED, *words], env=home.env, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    loaded = set(done.stderr.rpartition("LOADED ")[2].split())
-    assert "agentrun.errors" in loaded
-    assert loaded & HEAVY == set()
+    assert loaded_by(home, *words) & HEAVY == set()
+
+
+@pytest.mark.slow
+def test_a_hot_command_loads_no_more_than_it_needs(home: Home) -> None:
+    home.tool("hold", home.gate())
+    home.model({"text": "I wait", "calls": [{"name": "hold"}]})
+    assert loaded_by(home, "new", "a title") & NOT_HOT == set()
+    run = home.detach("@last", "hello")
+    home.wait_for_event(run, "tool.started")
+    for words in (
+        ("show", "@last"), ("show", "@last", "--messages", "--tail", "3"), ("ls",), ("steer", run, "not so"),
+        ("cancel", run),
+    ):  # fmt: skip
+        assert loaded_by(home, *words) & NOT_HOT == set(), words
