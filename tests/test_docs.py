@@ -198,7 +198,7 @@ def test_commands_are_found_and_faults_too() -> None:
     assert len(command_lines(ROOT / "README.md")) > 10
     assert faults_of("agentrun send x 'a -- b' --detach --root R") == []
     assert faults_of("agentrun teleport x") == ["there is no command teleport"]
-    assert faults_of("agentrun show x --timeline | head") == ["show has no option --timeline"]
+    assert faults_of("agentrun show x --sideways | head") == ["show has no option --sideways"]
 
 
 # Links.

@@ -219,6 +219,11 @@ def show(
     since: Annotated[int | None, typer.Option(metavar="SEQ", help="from this number on")] = None,
     tail: Annotated[int | None, typer.Option(metavar="N", min=1, help="only the last N")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="stored text as it is, control characters included")] = False,
+    timeline: Annotated[bool, typer.Option("--timeline", help="the run's operations against time")] = False,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="all of it as one page; - prints it")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="with --html: replace FILE")] = False,
 ) -> int:
     """Show a session or a run, or watch one.
 
@@ -227,10 +232,12 @@ def show(
     agentrun show @last/1               its first run
     agentrun show -f @last              watch the active run
     agentrun show @last --messages --json | jq .text
+    agentrun show @last/1 --timeline    what ran when, side by side
+    agentrun show @last --html it.html  the whole session for a browser
     """
     from agentrun.cli import showing
 
-    look = showing.Look(messages, operations, report, since, tail, raw)
+    look = showing.Look(messages, operations, report, since, tail, raw, timeline, html, overwrite)
     return showing.follow(ctx.obj, session, look) if follow else showing.show(ctx.obj, session, look)
 
 

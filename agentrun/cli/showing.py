@@ -34,14 +34,31 @@ class Look(NamedTuple):
     since: int | None = None
     tail: int | None = None
     raw: bool = False
+    timeline: bool = False
+    html: str | None = None
+    overwrite: bool = False
+
+    @property
+    def forms(self) -> list[str]:
+        """What of it was asked for, as options."""
+        asked = {
+            "--messages": self.messages,
+            "--operations": self.operations,
+            "--report": self.report,
+            "--timeline": self.timeline,
+            "--html": self.html is not None,
+        }
+        return [name for name, is_asked in asked.items() if is_asked]
 
 
 def show(options: Options, name: str, look: Look) -> int:
     """Shows a session, a run, or one aspect of it; 0 whatever the run's state is."""
-    if look.messages + look.operations + look.report > 1:
-        raise UsageError("--messages, --operations and --report exclude each other")
-    target = find(options.place().tree, name)
-    if look.messages:
+    _check(look)
+    place = options.place()
+    target = find(place.tree, name)
+    if look.html is not None or look.timeline:
+        _show_picture(options, place, target, look)
+    elif look.messages:
         _show_messages(options, target, look)
     elif look.operations:
         _show_operations(options, target, look)
@@ -54,11 +71,26 @@ def show(options: Options, name: str, look: Look) -> int:
     return exits.OK
 
 
+def _check(look: Look) -> None:
+    """Raises UsageError for options that do not go together."""
+    forms = look.forms
+    if len(forms) > 1 and forms != ["--timeline", "--html"]:
+        raise UsageError(f"{' and '.join(forms)} exclude each other", hint="ask for one after the other")
+    if look.overwrite and look.html is None:
+        raise UsageError(
+            "--overwrite is about the file of --html", hint="agentrun show SESSION --html FILE --overwrite"
+        )
+
+
 def follow(options: Options, name: str, look: Look) -> int:
     """Watches a run from its beginning, or from an event on, to where it ends or waits."""
     from agentrun.cli.audience import audience_for
     from agentrun.cli.watching import watch
 
+    if look.forms:
+        raise UsageError(
+            f"-f watches all of a run, so it does not go with {look.forms[0]}", hint="leave one of them out"
+        )
     target = find(options.place().tree, name)
     named = Target(target.session, target.run().run_id)
     return watch(options, named, audience_for(options, patient=True), with_report=True, since=look.since or 0)
@@ -112,6 +144,17 @@ def _listed(place: Place, wanted: Wanted) -> tuple[list[SessionRow], list[str], 
     rows = list(islice(found, wanted.limit))
     is_more = next(found, None) is not None
     return rows, [str(error) for error in damage], is_more
+
+
+def _show_picture(options: Options, place: Place, target: Target, look: Look) -> None:
+    from agentrun.cli import picturing
+
+    damage: list[str] = []
+    if look.html is not None:
+        picturing.html(options, place, target, look.html, damage, overwrite=look.overwrite)
+    else:
+        picturing.timeline(options, place, target, look.tail, damage)
+    warn(options, damage)
 
 
 def _show_session(options: Options, target: Target, look: Look) -> None:

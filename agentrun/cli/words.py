@@ -86,6 +86,9 @@ COMMANDS = {
             "--since": ("text", "from this number on"),
             "--tail": ("text", "only the last N"),
             "--raw": ("", "stored text as it is, control characters included"),
+            "--timeline": ("", "the run's operations against time"),
+            "--html": ("file", "all of it as one page; - prints it"),
+            "--overwrite": ("", "with --html: replace FILE"),
         },
     ),
     "wait": Words(

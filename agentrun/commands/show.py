@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator
 from heapq import merge
@@ -10,8 +11,8 @@ from typing import TypeVar
 from agentrun.commands.names import Target
 from agentrun.errors import AgentrunError
 from agentrun.records.event import Event
-from agentrun.records.message import Message
-from agentrun.records.operation import fold_operations
+from agentrun.records.message import ENDED, REPORT, Message
+from agentrun.records.timeline import RunRecord, timeline_of
 from agentrun.records.views import RunDetail, RunView, SessionView, input_states
 from agentrun.states import RunStatus
 from agentrun.store.layout import DRAFT
@@ -25,6 +26,7 @@ T = TypeVar("T")
 
 # Documents show the newest of each unless `--tail` asks for more.
 NEWEST = 20
+ALL = sys.maxsize
 
 
 def session_view(session: SessionDir, on_damage: list[AgentrunError], tail: int = NEWEST) -> SessionView:
@@ -43,18 +45,26 @@ def session_view(session: SessionDir, on_damage: list[AgentrunError], tail: int 
 
 def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST) -> RunDetail:
     """A run with its newest messages and operations. Raises CorruptRecord."""
+    return run_record(session, run_dir, tail).detail
+
+
+def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL) -> RunRecord:
+    """The same with its newest operations against time. Raises CorruptRecord."""
     view = told(run_dir)
     events = [event for _, event in run_dir.events.lasting(run_dir.event)]
     messages = messages_of(session, view, tail)
     session.messages.sync_for_reading()
     every_input = [message for message in messages if message.is_input]
-    return RunDetail(
+    timeline = timeline_of(events)
+    bars = timeline.bars[-tail:]
+    detail = RunDetail(
         view=view,
-        operations=tuple(fold_operations(events)[-tail:]),
+        operations=tuple(bar.operation for bar in bars),
         messages=messages,
         inputs=input_states(view.run, every_input, events),
         report=run_dir.report(),
     )
+    return RunRecord(detail, timeline._replace(bars=bars))
 
 
 def told(run_dir: RunDir) -> RunView:
@@ -78,12 +88,23 @@ def stands(run_dir: RunDir, view: RunView) -> bool:
 
 def messages_of(session: SessionDir, view: RunView, tail: int) -> tuple[Message, ...]:
     """The last `tail` messages of a run, oldest first."""
+    if tail == ALL:
+        return tuple(_whole_conversation(session, view))
     newest: list[Message] = []
     for message in session.messages_of(view.run.run_id, view.run.message_seq):
         newest.append(message)
         if len(newest) == tail:
             break
     return tuple(newest[::-1])
+
+
+def _whole_conversation(session: SessionDir, view: RunView) -> Iterator[Message]:
+    """All messages of a run, from its first to the one that says how it ended: so none of another run is read twice."""
+    for message in session.messages_since(view.run.message_seq):
+        if message.run_id == view.run.run_id:
+            yield message
+            if message.mode in (REPORT, ENDED):
+                return
 
 
 def messages(session: SessionDir, since: int | None, tail: int | None) -> Iterator[Message]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from agentrun.errors import AgentrunError, Ambiguous, CorruptRecord
 from agentrun.records.codec import Doc, encode_line
 from agentrun.records.event import Event
+from agentrun.records.timeline import RunRecord
 from agentrun.records.views import InputState, RunDetail, SessionRow, SessionView
 from agentrun.render.safe import escaped_in_json
 
@@ -35,6 +36,14 @@ def run_doc(detail: RunDetail, events: Iterable[Event] | None = None) -> Doc:
         "report": detail.report,
         "children": [child.to_doc() for child in detail.children],
     }
+
+
+def timeline_doc(record: RunRecord) -> Doc:
+    """`show --timeline --json`: a run against time; what its operations said is in `show SESSION/RUN --json`."""
+    detail, timeline = record
+    run = detail.view.run
+    name: Doc = {"sessionId": run.session_id, "runId": run.run_id, "status": detail.view.status.value}
+    return name | timeline.to_doc(detail.inputs)
 
 
 def row_doc(row: SessionRow) -> Doc:

@@ -34,6 +34,8 @@ from agentrun.states import OperationStatus
 
 _INDENT = "  "
 
+Step = Operation | InputState | Message
+
 
 def run_head(view: RunView, screen: Screen, now: float) -> str:
     """The run in one line: id, status, how long, what it used."""
@@ -60,7 +62,7 @@ def usage_words(usage: Doc) -> list[str]:
 def conversation(detail: RunDetail, screen: Screen) -> list[str]:
     """Messages and operations in the order in which the run met them; the report is left to the caller."""
     lines: list[str] = []
-    for _, step in sorted(_placed(detail), key=lambda placed: placed[0]):
+    for step in steps(detail):
         if isinstance(step, Operation):
             lines += operation_lines(step, screen, reply=not is_report(step, detail.report))
         elif isinstance(step, InputState):
@@ -68,6 +70,11 @@ def conversation(detail: RunDetail, screen: Screen) -> list[str]:
         else:
             lines += message_lines(step, screen)
     return lines
+
+
+def steps(detail: RunDetail) -> list[Step]:
+    """What the run met, in order; what became the report, and what is still open, stands elsewhere."""
+    return [step for _, step in sorted(_placed(detail), key=lambda placed: placed[0])]
 
 
 def input_lines(state: InputState, screen: Screen) -> list[str]:
@@ -145,9 +152,6 @@ def is_report(operation: Operation, report: str | None) -> bool:
     if operation.kind != MODEL or not operation.result or report is None:
         return False
     return report.strip().startswith(operation.result.strip())
-
-
-Step = Operation | InputState | Message
 
 
 def _placed(detail: RunDetail) -> Iterable[tuple[tuple[int, int, int], Step]]:

@@ -1,0 +1,62 @@
+"""A session, or one run of it, from the first line to the last, a run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from agentrun.commands.children import child_views
+from agentrun.commands.names import Target
+from agentrun.commands.place import Place
+from agentrun.commands.show import ALL, damage, run_record
+from agentrun.errors import AgentrunError
+from agentrun.records.message import Message
+from agentrun.records.session import Session
+from agentrun.records.timeline import RunRecord
+
+
+class Whole(NamedTuple):
+    """What was asked for, oldest first. `loose` are messages of the session that belong to none of its own runs."""
+
+    session: Session
+    loose: Iterator[Message]
+    runs: Iterator[RunRecord]
+
+
+def whole(place: Place, target: Target, on_damage: list[str]) -> Whole:
+    """The session, or the run that was named. What cannot be read goes to `on_damage` as soon as it is met.
+
+    Raises CorruptRecord if that is the session itself, or the run that was named.
+    """
+    return Whole(target.session.read(), _loose(target), records(place, target, on_damage))
+
+
+def records(
+    place: Place, target: Target, on_damage: list[str], *, tail: int = ALL, newest: int = ALL
+) -> Iterator[RunRecord]:
+    """The run that was named, or the `newest` of all, oldest first; `tail` operations and messages of each."""
+    names = [target.run_id] if target.run_id else target.session.run_ids()[:newest][::-1]
+    for run_id in names:
+        try:
+            run_dir = target.session.run(run_id)
+            record = run_record(target.session, run_dir, tail)
+            on_damage.extend(str(each) for each in damage(target.session, run_dir) if str(each) not in on_damage)
+        except AgentrunError as error:
+            if target.run_id:
+                raise
+            on_damage.append(str(error))
+            continue
+        run = record.detail.view.run
+        if run.children:
+            record = record._replace(detail=record.detail._replace(children=child_views(place, run)))
+        yield record
+
+
+def _loose(target: Target) -> Iterator[Message]:
+    if target.run_id:
+        return
+    session = target.session
+    copied, own = session.read().copied, set(session.run_ids())
+    for _, message in session.messages.lasting(session.message):
+        if message.seq <= copied or message.run_id not in own:
+            yield message
