@@ -241,20 +241,37 @@ def test_eight_at_once_take_a_lost_run_up_once(home: Home, until: Until) -> None
 
 
 # case C10
+# covers A59 A63
 def test_eight_at_once_leave_a_live_run_alone(home: Home) -> None:
+    _leave_a_live_run_alone(home, freezes=2, passes=1)
+
+
+# case C10
+@pytest.mark.exhaustive
+@pytest.mark.timeout(180)
+def test_eight_loops_of_twenty_seconds_leave_a_live_run_alone(home: Home) -> None:
+    _leave_a_live_run_alone(home, freezes=10, passes=0)
+
+
+def _leave_a_live_run_alone(home: Home, *, freezes: int, passes: int) -> None:
+    """The executor stands still for half a lease, and again, while eight processes look for lost runs.
+
+    Each of them makes so many passes, or as many as the freezes give time for.
+    """
     home.settings(top='lease = "2s"')
     home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows")
     calling(home, "look")
     run = home.detach(home.new(), "go")
     home.wait_for_event(run, "tool.started")
-    pid = home.executor(run)
-    loop = "for i in 1 2 3 4 5 6; do agentrun recover; done"
-    crowd = [home.start("recover", "--json") for _ in range(7)]
-    shell = home.shell(
-        f"kill -STOP {pid}; sleep 1; kill -CONT {pid}; sleep 1; kill -STOP {pid}; sleep 1; kill -CONT {pid}; {loop}"
-    )
-    assert shell.code == 0, shell.said
-    assert [doc for each in crowd for doc in each.end().docs] == []
+    pid, over, said = home.executor(run), home.path / "over", home.path / "said"
+    step = "n=$((n + 1)); agentrun recover --json >>'{}' 2>&1 || echo \"exit $?\" >>'{}'".format(said, said)
+    loop = f"while [ ! -e '{over}' ]; do {step}; done" if not passes else f"for n in $(seq {passes}); do {step}; done"
+    freeze = f"kill -STOP {pid}; sleep 1; kill -CONT {pid}; sleep 1"
+    eight = f"for each in 1 2 3 4 5 6 7 8; do (n=0; {loop}) & done"
+    script = f"{eight}\nfor each in $(seq {freezes}); do {freeze}; done\ntouch '{over}'\nwait"
+    shell = home.shell(script, patience=150)
+    assert (shell.code, shell.said) == (0, "")
+    assert said.read_text() == ""
     assert home.view(run)["executor"] == "alive"
     home.open_gate()
     assert ended(home, run)["generation"] == 1
