@@ -17,7 +17,7 @@ from agentrun.commands.names import Target, find
 from agentrun.commands.operations import OperationView
 from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
-from agentrun.commands.vigil import Vigil, end_frozen
+from agentrun.commands.vigil import Vigil, end_frozen, held_elsewhere
 from agentrun.errors import SessionHeld, TimeRanOut, UsageError
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
@@ -82,8 +82,11 @@ def _cancel_run(place: Place, target: Target, asked: Asked) -> RunView:
         # Nothing can be stored as long as the frozen executor holds the lock: it is ended first.
         if not Vigil().keep(target.run()):
             raise
-        end_frozen(target.run())
-        return control.cancel(place, target, asked.reason, force=asked.force)
+        frozen = end_frozen(target.run())
+        try:
+            return control.cancel(place, target, asked.reason, force=asked.force)
+        except SessionHeld as error:
+            raise held_elsewhere(target.run(), frozen) if frozen else error from error
 
 
 def _take_from_frozen(place: Place, target: Target) -> None:

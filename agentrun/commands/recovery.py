@@ -15,12 +15,13 @@ from agentrun.commands.asking import stop_outside
 from agentrun.commands.execution import check_executable, config_of, outside_of
 from agentrun.commands.place import Place
 from agentrun.commands.stops import end_leftovers
-from agentrun.errors import ConfigError
+from agentrun.commands.vigil import held_elsewhere
+from agentrun.errors import ConfigError, SessionHeld
 from agentrun.lifecycle import recovery
 from agentrun.lifecycle.recovery import Verdict
 from agentrun.lifecycle.settlement import Finding
 from agentrun.lifecycle.winding_down import DEADLINE, LOST, WIND_DOWN_LEASE, wind_down
-from agentrun.records.lease import Lease, Owner
+from agentrun.records.lease import Lease
 from agentrun.records.operation import Operation
 from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus, RunStatus
@@ -70,7 +71,7 @@ def recover(
 
     `frozen` is the lease of an executor that cannot be ended from here and has been seen not to renew it: that one is
     fenced out although it has the executor's lock. None if the run is not lost any more: somebody drives it, or was
-    quicker. Raises FencedOut, StorageFailed.
+    quicker. Raises FencedOut, StorageFailed, LockHeld, and HeldBack if the frozen one has the session's lock.
     """
     try:
         terms = terms_of(run_dir.load())
@@ -80,9 +81,14 @@ def recover(
             return Settled(run_dir.load(), error.message, error.hint, error)
         terms = Terms(WIND_DOWN_LEASE, 1, {})
     case = _Case(place, session, run_dir, terms, frozen)
-    if frozen is not None or is_to_be_taken_over(run_dir.load()):
+    if frozen is None and not is_to_be_taken_over(run_dir.load()):
+        return case.look_again()
+    try:
         return case.take_over()
-    return case.look_again()
+    except SessionHeld as error:
+        if frozen is None:
+            raise
+        raise held_elsewhere(run_dir, frozen) from error
 
 
 def is_to_be_taken_over(run: Run) -> bool:
@@ -157,9 +163,9 @@ class _Case:
     def _liveness(self, writer: Writer) -> int | None:
         run = self._run_dir.current(writer)
         executor = self._run_dir.executor_of(run)
-        if self._frozen is not None:
+        if self._frozen is not None and executor == "frozen":
             # Still the same lease, and run out: in between it may have come to life, or somebody was quicker.
-            is_still_frozen = executor == "frozen" and self._run_dir.lease_of(run) == self._frozen
+            is_still_frozen = self._run_dir.lease_of(run) == self._frozen
             return open_liveness(self._run_dir.directory) if is_still_frozen else None
         return take_to_drive(self._run_dir, run) if executor == "lost" else None
 
@@ -168,7 +174,7 @@ class _Case:
         fenced, reason = None, LOST
         if not has_liveness(self._run_dir.directory, liveness):
             fenced = self._frozen.owner.to_doc() if self._frozen else run.fenced
-            reason = f"its executor {Owner.from_doc(fenced)} does not respond" if fenced else LOST
+            reason = f"its executor {self._frozen.owner} does not respond" if self._frozen else LOST
         seconds = self._terms.lease
         return recovery.begin(writer, self._run_dir, lease_seconds=seconds, reason=reason, fenced=fenced)
 

@@ -15,7 +15,7 @@ from agentrun.errors import HeldBack
 from agentrun.records.lease import Lease, Owner
 from agentrun.store.deadlines import lease_seconds
 from agentrun.store.holders import Patience
-from agentrun.store.identity import boot_id, start_time
+from agentrun.store.identity import boot_id, is_called_here, start_time
 from agentrun.store.locks import LOCK_PATIENCE, is_executor_alive, lock_holder
 from agentrun.store.runs import RunDir
 from agentrun.store.watch import Watch
@@ -75,33 +75,59 @@ def end_frozen(run_dir: RunDir) -> Lease | None:
     lease = run_dir.lease()
     if lease is None:
         return None
-    owner = lease.owner
-    if not is_of_here(owner):
+    owner, pid = lease.owner, _number_here(run_dir, lease.owner)
+    if pid is None:
         return lease
     assert owner.start_time is not None
-    if _was_kept_waiting(run_dir, owner):
+    if _was_kept_waiting(run_dir, pid):
         return None
-    ended = end_named(owner.pid, owner.start_time, patience=KILL_PATIENCE)
+    ended = end_named(pid, owner.start_time, patience=KILL_PATIENCE)
     if ended and run_dir.load().fenced is not None:
         return lease  # the lock is with one that was fenced out before, elsewhere
     if not ended or is_executor_alive(run_dir.directory):
         raise HeldBack(
             f"{run_dir.name} is left as it is: its executor {owner} cannot be ended",
-            hint=f"end it by hand: kill -9 {owner.pid}, then: agentrun recover",
+            hint=f"end it by hand: kill -9 {pid}, then: agentrun recover",
             session_id=run_dir.session_id,
             run_id=run_dir.run_id,
         )
     return None
 
 
-def _was_kept_waiting(run_dir: RunDir, owner: Owner) -> bool:
+def held_elsewhere(run_dir: RunDir, lease: Lease) -> HeldBack:
+    """The executor of `lease` stands still with the session's lock where it cannot be ended from here.
+
+    Nothing can be written as long as it has that, so it cannot be fenced out either.
+    """
+    return HeldBack(
+        f"{run_dir.name} is left as it is: its executor {lease.owner} does not respond, has the session's lock, "
+        "and cannot be ended from here",
+        hint=f"end it where it runs, on {lease.owner.host}, or let it go on there; then: agentrun recover",
+        session_id=run_dir.session_id,
+        run_id=run_dir.run_id,
+    )
+
+
+def _number_here(run_dir: RunDir, owner: Owner) -> int | None:
+    """The number of that process here, if it is to be seen.
+
+    One in a container has another number there. Looked for is only one that is frozen with the session's lock: as long
+    as that one has it, nobody can fence it out.
+    """
+    if is_of_here(owner):
+        return owner.pid
+    keeper = lock_holder(run_dir.session_directory)
+    return keeper if keeper is not None and is_called_here(keeper, owner) else None
+
+
+def _was_kept_waiting(run_dir: RunDir, executor: int) -> bool:
     """Whether the executor could not renew its lease because another process had the session's lock for long.
 
     That one has let go now, so the executor may renew. Raises LockHeld if it does not.
     """
     directory = run_dir.session_directory
     keeper, since = lock_holder(directory), clock.awake_seconds()
-    if keeper in (None, owner.pid):
+    if keeper in (None, executor):
         return False
     patience = Patience(run_dir.session_id, directory)
     due = since + LOCK_PATIENCE

@@ -10,7 +10,8 @@ from agentrun.records.codec import FORMAT_VERSION, Doc
 class Owner(NamedTuple):
     """A process that cannot be mistaken for another: a pid is used again, its start time and boot are not.
 
-    `start_time` is in clock ticks since boot, field 22 of /proc/PID/stat (proc(5)); None where there is no /proc.
+    `start_time` is in clock ticks since boot, field 22 of /proc/PID/stat (proc(5)), `pid_namespace` the inode of
+    /proc/PID/ns/pid, in which alone the number means something; None where there is no /proc, or nobody noted it.
     """
 
     user: str
@@ -18,6 +19,7 @@ class Owner(NamedTuple):
     pid: int
     start_time: int | None
     boot_id: str | None
+    pid_namespace: int | None = None
 
     def to_doc(self) -> Doc:
         """The fields as they are stored."""
@@ -27,7 +29,7 @@ class Owner(NamedTuple):
             "pid": self.pid,
             "startTime": self.start_time,
             "bootId": self.boot_id,
-        }
+        } | ({"pidNamespace": self.pid_namespace} if self.pid_namespace is not None else {})
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Owner:
@@ -35,7 +37,8 @@ class Owner(NamedTuple):
         pid = doc.get("pid")
         if type(pid) is not int:
             raise ValueError("no owner: pid is missing")
-        return cls(str(doc.get("user")), str(doc.get("host")), pid, doc.get("startTime"), doc.get("bootId"))
+        where = doc.get("startTime"), doc.get("bootId"), doc.get("pidNamespace")
+        return cls(str(doc.get("user")), str(doc.get("host")), pid, *where)
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host} (pid {self.pid})"

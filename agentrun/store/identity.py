@@ -31,7 +31,20 @@ def user_name(uid: int) -> str:
 def this_process() -> Owner:
     """The owner to record for what this process does."""
     pid = os.getpid()
-    return Owner(account_name(), os.uname().nodename, pid, start_time(pid), boot_id())
+    return Owner(account_name(), os.uname().nodename, pid, start_time(pid), boot_id(), pid_namespace())
+
+
+def is_gone(owner: Owner) -> bool:
+    """Whether it is certain that the process of `owner` has ended; of one elsewhere nobody can tell from here."""
+    known = owner.start_time, owner.boot_id, owner.pid_namespace
+    is_to_be_seen = None not in known and known[1:] == (boot_id(), pid_namespace())
+    return is_to_be_seen and _is_dead(owner.pid, owner.start_time)
+
+
+def is_called_here(pid: int, owner: Owner) -> bool:
+    """Whether `pid` is the process of `owner`, which has another number where it lives: in a container on this boot."""
+    is_same = owner.start_time is not None and owner.boot_id is not None and owner.boot_id == boot_id()
+    return is_same and start_time(pid) == owner.start_time and _innermost_number(pid) == owner.pid
 
 
 def this_actor() -> Doc:
@@ -42,9 +55,7 @@ def this_actor() -> Doc:
 def start_time(pid: int) -> int | None:
     """When `pid` started, in clock ticks since boot (field 22 of /proc/PID/stat); None if it is gone or unknown."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The second field is the command in parentheses and may hold anything, parentheses included.
-            return int(file.read().rpartition(b")")[2].split()[19])
+        return int(_stat_fields(pid)[19])
     except (OSError, IndexError, ValueError):
         return None
 
@@ -55,4 +66,40 @@ def boot_id() -> str | None:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
+        return None
+
+
+def pid_namespace() -> int | None:
+    """The kernel's name for the container, or the machine, that this process's number is of (pid_namespaces(7))."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return None
+
+
+def _is_dead(pid: int, started: int | None) -> bool:
+    try:
+        fields = _stat_fields(pid)
+        # One that has ended and is still to be fetched by its parent does nothing any more.
+        return fields[0] in (b"Z", b"X") or int(fields[19]) != started
+    except FileNotFoundError:
+        return True
+    except (OSError, IndexError, ValueError):
+        return False
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat from the third on, which is the state."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        # The second field is the command in parentheses and may hold anything, parentheses included.
+        return file.read().rpartition(b")")[2].split()
+
+
+def _innermost_number(pid: int) -> int | None:
+    """The number that the process `pid` has for itself."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            numbers = next((line for line in file if line.startswith(b"NSpid:")), b"").split()
+        return int(numbers[-1])
+    except (OSError, IndexError, ValueError):
         return None

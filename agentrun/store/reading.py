@@ -20,6 +20,7 @@ from agentrun.store import layout
 from agentrun.store.blobs import read_blob
 from agentrun.store.deadlines import is_expired, is_overdue
 from agentrun.store.disk import Directory
+from agentrun.store.identity import is_gone
 from agentrun.store.locks import is_executor_alive
 from agentrun.store.log import Log
 
@@ -123,7 +124,12 @@ class RunReader:
 
     def is_driven(self, run: Run) -> bool:
         """Whether some executor has the run: by its lock; where one that was fenced out keeps that, by its lease."""
-        return is_executor_alive(self.directory) and (run.fenced is None or self.lease_of(run) is not None)
+        return is_executor_alive(self.directory) and (run.fenced is None or self._is_had_by_lease(run))
+
+    def _is_had_by_lease(self, run: Run) -> bool:
+        lease = self.lease_of(run)
+        # A lease that was given back waits for whoever was started to take it; who gave it back may have gone.
+        return lease is not None and (run.lease_owner is None or not is_gone(lease.owner))
 
     def lease_of(self, run: Run) -> Lease | None:
         """The lease of the current generation, unless it was let go of."""

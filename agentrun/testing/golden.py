@@ -20,6 +20,7 @@ _VARYING = frozenset(
         "pid",
         "startTime",
         "bootId",
+        "pidNamespace",
         "executingMs",
         "pauseMs",
         "idempotencyKey",

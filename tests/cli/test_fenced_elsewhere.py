@@ -142,10 +142,36 @@ def test_a_run_ends_while_the_one_that_was_fenced_out_has_the_lock(home: Home, w
     assert contents(home, run) == before
 
 
+# covers A58 A63
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_who_took_over_without_the_lock_and_goes_is_replaced_like_a_frozen_one(
+def test_who_took_over_without_the_lock_and_goes_is_replaced(
     number: int, home: Home, working: str, until: Until
 ) -> None:
+    run = home.detach(working, "go")
+    home.wait_for_event(run, "tool.started")
+    pid = home.executor(run)
+    freeze(home, run, pid, until)
+    elsewhere(home, run)
+    if number == signal.SIGKILL:
+        home.settings(top='lease = "10m"')
+    assert recovered(home) == ["continued"]
+    home.wait_for_event(run, "tool.started", count=2)
+    second = home.executor(run)
+    os.kill(second, number)
+    # No lock tells that it is dead, and its lease has minutes to go: its number does. One that is frozen is watched.
+    seen = "lost" if number == signal.SIGKILL else "frozen"
+    until(lambda: home.view(run)["executor"] == seen, f"it is {seen}")
+    assert recovered(home) == ["continued"]
+    assert state(second) in ("", "Z")
+    home.open_gate()
+    home.wait_for_status(run, "completed")
+    assert [event["payload"]["attempt"] for event in home.events(run, "run.lease_acquired")] == [1, 1, 2, 2, 3]
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("changed", ["bootId", "pidNamespace"])
+def test_of_one_that_is_not_of_here_the_lease_alone_tells(changed: str, home: Home, working: str, until: Until) -> None:
+    """Its number means nothing here, so that nobody has it proves nothing."""
     run = home.detach(working, "go")
     home.wait_for_event(run, "tool.started")
     pid = home.executor(run)
@@ -154,15 +180,14 @@ def test_who_took_over_without_the_lock_and_goes_is_replaced_like_a_frozen_one(
     assert recovered(home) == ["continued"]
     home.wait_for_event(run, "tool.started", count=2)
     second = home.executor(run)
-    os.kill(second, number)
-    # Nothing but its lease tells of it.
-    until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
-    assert recovered(home) == ["continued"]
-    assert state(second) in ("", "Z")
-    home.open_gate()
-    home.wait_for_status(run, "completed")
-    assert [event["payload"]["attempt"] for event in home.events(run, "run.lease_acquired")] == [1, 1, 2, 2, 3]
-    os.kill(pid, signal.SIGKILL)
+    freeze(home, run, second, until)
+    path = home.run_dir(run) / "lease.json"
+    lease = json.loads(path.read_bytes())
+    lease["owner"] |= {"startTime": 1} | {changed: "another" if changed == "bootId" else 1}
+    path.write_text(json.dumps(lease))
+    assert home.view(run)["executor"] == "frozen"
+    for each in (pid, second):
+        os.kill(each, signal.SIGKILL)
 
 
 def test_a_cancel_that_waits_winds_it_down_in_its_stead(home: Home, working: str, until: Until) -> None:
@@ -222,6 +247,8 @@ def test_a_lease_that_is_passed_on_keeps_others_away_and_is_taken_once(home: Hom
     pid = home.executor(run)
     freeze(home, run, pid, until)
     elsewhere(home, run)
+    # This process has the lease next: long enough for a busy machine.
+    home.settings(top='lease = "10m"')
     account = home.session_dir(run).parent.parent.name
     place = Options(root=str(home.root), account=account).place()
     session = place.tree.session(working)

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentrun.store.disk import Directory
+from agentrun.store.locks import lock_holder
 from agentrun.store.redo import writing
 from agentrun.store.tree import Tree
 
@@ -22,12 +24,14 @@ Home = Any
 Until = Callable[..., Any]
 
 pytestmark = pytest.mark.slow
-CONFLICT = 7
+NOT_OVER, CONFLICT = 6, 7
 
 # Claims the run of the arguments as an executor does, and freezes while it holds the session's lock.
 FROZEN_IN_THE_LOCK = """\
 import os, signal, sys
 from agentrun.store.locks import take_liveness
+from agentrun.store.disk import Directory
+from agentrun.store.locks import lock_holder
 from agentrun.store.redo import writing
 from agentrun.store.tree import Tree
 root, account, session_id, run_id = sys.argv[1:]
@@ -40,6 +44,24 @@ with writing(session) as writer:
     run_dir.claim(writer, lease_seconds=1.0, timeout=None)
     os.kill(os.getpid(), signal.SIGSTOP)
 """
+# A command that waits for nobody's lock as long as the others do.
+IMPATIENT = """\
+import sys, agentrun.store.locks as locks
+from agentrun.cli.main import main
+locks.LOCK_PATIENCE = 0.05
+sys.exit(main())
+"""
+CONTAINER = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
+@pytest.fixture
+def container() -> list[str]:
+    """What to put before a command to have its process numbers in a space of their own."""
+    try:
+        subprocess.run([*CONTAINER, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no namespaces of one's own here")
+    return CONTAINER
 
 
 @pytest.fixture
@@ -126,7 +148,9 @@ def test_one_that_wakes_up_while_it_is_watched_goes_on_in_its_generation(
     assert len(home.events(working, "run.lease_acquired")) == 1
 
 
-def test_one_that_is_frozen_in_the_sessions_lock_is_named_and_then_ended(home: Home, until: Until) -> None:
+@contextmanager
+def frozen_in_the_lock(home: Home, until: Until, *before: str) -> Iterator[tuple[str, int]]:
+    """A run whose executor stands still with the session's lock, and its number here; `before` begins its container."""
     home.settings(top='lease = "1s"')
     session = home.new()
     run = str(home.detach(session, "go"))
@@ -137,15 +161,62 @@ def test_one_that_is_frozen_in_the_sessions_lock_is_named_and_then_ended(home: H
     with (home.session_dir(session) / "messages.jsonl").open("a") as file:
         file.write(json.dumps(prompt) + "\n")
     account = home.session_dir(session).parent.parent.name
-    argv = [sys.executable, "-c", FROZEN_IN_THE_LOCK, str(home.root), account, session, "run-2"]
-    with subprocess.Popen(argv, env=home.env) as executor:
+    argv = [*before, sys.executable, "-c", FROZEN_IN_THE_LOCK, str(home.root), account, session, "run-2"]
+    with subprocess.Popen(argv, env=home.env) as process:
         run = f"{session}/run-2"
-        until(lambda: state(executor.pid) == "T", "it stands still")
+        until((home.run_dir(run) / "lease.json").exists, "its executor has it")
+        with closing(Directory.root(str(home.session_dir(session)))) as directory:
+            pid = until(lambda: lock_holder(directory), "it has the lock")
+        until(lambda: state(pid) == "T", "it stands still")
         until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
-        refused = home.run("send", session, "more", "--json")
+        yield run, pid
+        process.kill()
+
+
+def test_one_that_is_frozen_in_the_sessions_lock_is_named_and_then_ended(home: Home, until: Until) -> None:
+    with frozen_in_the_lock(home, until) as (run, pid):
+        refused = home.run("send", run.partition("/")[0], "more", "--json")
         assert refused.code == CONFLICT
-        assert f"(pid {executor.pid})" in refused.error["message"]
+        assert f"(pid {pid})" in refused.error["message"]
         assert "agentrun recover" in refused.error["hint"]
+        done = home.run("recover", "--json")
+        assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
+    home.wait_for_status(run, "completed")
+
+
+# covers A59 A63 B34
+def test_one_that_is_frozen_in_the_lock_in_a_container_is_ended_from_outside_of_it(
+    home: Home, container: list[str], until: Until
+) -> None:
+    """Its number in the container means nothing here, but the kernel names it: by the lock that it holds."""
+    with frozen_in_the_lock(home, until, *container, "sh", "-c", '"$@"; exit $?', "sh") as (run, pid):
+        assert json.loads((home.run_dir(run) / "lease.json").read_bytes())["owner"]["pid"] != pid
+        done = home.run("recover", "--json")
+        assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
+        assert state(pid) in ("", "Z")
+    home.wait_for_status(run, "completed")
+
+
+# covers A59 A61 A63 B34
+def test_one_that_is_frozen_in_the_lock_elsewhere_is_waited_for_and_then_named(
+    home: Home, container: list[str], until: Until
+) -> None:
+    """Nobody can fence it out without that lock, nor end it from here: the run stays, and it is said who has it."""
+    with frozen_in_the_lock(home, until) as (run, pid):
+        change_lease(home, run, bootId="another")
+        before = home.events(run)
+        # With process numbers of its own first; then where the kernel names the one that has the lock.
+        asked = ((container, ["recover"], NOT_OVER), ([], ["resume", run], CONFLICT), ([], ["cancel", run], CONFLICT))
+        for inside, words, code in asked:
+            argv = [*inside, sys.executable, "-c", IMPATIENT, *words, "--json"]
+            done = subprocess.run(argv, env=home.env, capture_output=True, check=False, text=True)
+            assert done.returncode == code, done
+            said = done.stdout + done.stderr
+            assert "does not respond, has the session's lock, and cannot be ended from here" in said
+            assert "end it where it runs" in said
+        assert (state(pid), home.events(run)) == ("T", before)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: home.view(run)["executor"] == "lost", "it is gone")
         done = home.run("recover", "--json")
         assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
     home.wait_for_status(run, "completed")

@@ -264,7 +264,7 @@ def _leave_a_live_run_alone(home: Home, *, freezes: int, passes: int) -> None:
     run = home.detach(home.new(), "go")
     home.wait_for_event(run, "tool.started")
     pid, over, said = home.executor(run), home.path / "over", home.path / "said"
-    step = "n=$((n + 1)); agentrun recover --json >>'{}' 2>&1 || echo \"exit $?\" >>'{}'".format(said, said)
+    step = f"n=$((n + 1)); agentrun recover --json >>'{said}' 2>&1 || echo \"exit $?\" >>'{said}'"
     loop = f"while [ ! -e '{over}' ]; do {step}; done" if not passes else f"for n in $(seq {passes}); do {step}; done"
     freeze = f"kill -STOP {pid}; sleep 1; kill -CONT {pid}; sleep 1"
     eight = f"for each in 1 2 3 4 5 6 7 8; do (n=0; {loop}) & done"

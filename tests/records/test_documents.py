@@ -31,7 +31,7 @@ SESSION = {
 }  # fmt: skip
 LEASE = {
     "formatVersion": 1, "generation": 2,
-    "owner": {"user": "ann", "host": "tea", "pid": 1, "startTime": 7, "bootId": "b"},
+    "owner": {"user": "ann", "host": "tea", "pid": 1, "startTime": 7, "bootId": "b", "pidNamespace": 3},
     "renewedAt": "2026-01-02T03:04:05.678Z", "expiresAt": "2026-01-02T03:04:20.678Z", "expiresBootSeconds": 12.5,
     "executingMs": 900,
 }  # fmt: skip
