@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from agentrun.commands.attaching import AttachedFile
+from agentrun.commands.doubt import maybe_stored
 from agentrun.commands.execution import check_executable, start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
@@ -72,16 +73,21 @@ def say(place: Place, target: Target, saying: Saying) -> Acceptance:
     """Accepts an input: where it goes is decided, stored and acknowledged in one hold of the session's lock.
 
     Whatever run has got the slot by then is started, unless that is left to the caller. Raises Conflict and its kin
-    (nothing was written), NotFound, ConfigError, StorageFailed.
+    (nothing was written), NotFound, ConfigError, StorageFailed (it may be stored or not).
     """
-    with _then_start_next(place, target.session):
+    key = saying.said.key
+    again = (
+        f"say it again with --key {key}" if key else "say it again if it is not there; with a --key no look is needed"
+    )
+    with _then_start_next(place, target.session), maybe_stored(f"{target.session.session_id} --messages", again):
         return _say(place, target, saying)
 
 
 def settle(place: Place, target: Target, operation_id: str | None, approved: bool, note: str | None) -> Acceptance:
     """Gives or refuses the approval that a run waits for. Raises ImpossibleMode if it waits for none or another."""
     word = "approved" if approved else "denied"
-    with _then_start_next(place, target.session):
+    again = "do it again if it still waits"
+    with _then_start_next(place, target.session), maybe_stored(target.session.session_id, again):
         return _settle(place, target, operation_id, Input(word, this_actor(), note=note))
 
 
@@ -91,8 +97,13 @@ def cancel(place: Place, target: Target, reason: str, *, force: bool = False) ->
     With `force`, what is alive is killed at once; said of a run that winds down already, its grace period is over.
     Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it had ended.
     """
-    with _then_start_next(place, target.session):
+    again = "cancel it again, which changes nothing if it was stored"
+    with _then_start_next(place, target.session), maybe_stored(_name(target), again):
         return _cancel(place, target, reason, force=force)
+
+
+def _name(target: Target) -> str:
+    return "/".join(part for part in (target.session.session_id, target.run_id) if part)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from enum import StrEnum
 from agentrun.errors import Conflict, ImpossibleMode, SlotTaken
 from agentrun.records.message import ANSWER, COMPACT, FOLLOW_UP, PROMPT, STEER
 from agentrun.records.views import RunView
-from agentrun.states import OPEN, RunStatus
+from agentrun.states import OPEN, OperationStatus, RunStatus
 
 S = RunStatus
 
@@ -126,19 +126,29 @@ def _refused(kind: type[Conflict], active: RunView, why: str) -> Conflict:
 
 def _what_next(active: RunView, name: str) -> str:
     if active.executor == "lost":
-        # Waiting for one that is cancelling would never end, for nobody winds it down.
-        lost = "its executor is gone; wind it down with: agentrun cancel {name}"
-        return (lost if active.status is S.CANCELLING else _WHAT_NEXT[S.RECONCILING]).format(name=name)
+        return _what_next_of_lost(active, name)
     if active.status is S.WAITING_INPUT and _waits_for_approval(active):
         return f"agentrun approve {name}, or agentrun deny {name}"
     return _WHAT_NEXT.get(active.status, "watch it with: agentrun show -f {name}").format(name=name)
+
+
+def _what_next_of_lost(active: RunView, name: str) -> str:
+    # Waiting for one that is cancelling would never end, for nobody winds it down.
+    if active.status is S.CANCELLING:
+        return f"its executor is gone; wind it down with: agentrun cancel {name}"
+    unknown = [each.operation_id for each in active.run.unresolved_operations if each.status is OperationStatus.UNKNOWN]
+    take_up = f"take it up: agentrun resume {name}"
+    if unknown:
+        # Nothing else helps as long as that is open.
+        take_up = f"say how {unknown[0]} ended: agentrun reconcile {name} {unknown[0]} --as succeeded|failed|cancelled"
+        take_up += f"\nthen take it up: agentrun resume {name}"
+    return f"its executor is gone; {take_up}\nor end it: agentrun cancel {name}"
 
 
 _VERBS = {STEER: "steer", FOLLOW_UP: "follow up", ANSWER: "answer"}
 _A = {STEER: "a steer", FOLLOW_UP: "a follow-up", ANSWER: "an answer"}
 _WHAT_NEXT = {
     S.CANCELLING: "wait until it is over: agentrun show -f {name}",
-    S.RECONCILING: "its executor is gone; take it up: agentrun resume {name}\nor end it: agentrun cancel {name}",
     S.WAITING_INPUT: "answer it with: agentrun send {name} TEXT",
 }
 assert not [status for status in CHOSEN if status not in OPEN]

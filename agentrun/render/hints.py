@@ -100,7 +100,7 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
     if unknown and not is_ending:
         # Nothing else helps as long as that is open.
         command = f"reconcile {name} {say(unknown[0].operation_id, screen)} --as succeeded|failed|cancelled"
-        take_up = [_hint("say how it ended with", command), *take_up]
+        take_up = [_hint("say how it ended with", command), _hint("then take it up with", f"resume {name}")]
     return [_marked(NOTE, what, screen), *take_up, _hint("end it with", f"cancel {name}")]
 
 

@@ -34,7 +34,9 @@ def translated(error: OSError, path: str) -> AgentrunError:
         return Denied(said)
     if error.errno == errno.ENOENT:
         return NotFound(said)
-    return StorageFailed(said, hint="nothing was acknowledged; make room or choose another place with --root")
+    return StorageFailed(
+        said, hint="nothing was acknowledged, though it may be stored; make room or choose another place with --root"
+    )
 
 
 @contextmanager
@@ -248,6 +250,16 @@ class Directory:
                     return False
                 raise
         return True
+
+    def check_room(self, files: int) -> None:
+        """Makes sure that there is room now for that many small new files in here. Raises StorageFailed if not."""
+        names = [f"{UNFINISHED_PREFIX}room-{number}" for number in range(files)]
+        try:
+            for name in names:
+                self._write_fresh(name, (bytes(512),), durable=False)
+        finally:
+            for name in names:
+                self.remove(name)
 
     def remove(self, name: str) -> None:
         """Removes the file `name` if it is there."""

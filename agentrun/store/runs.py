@@ -37,6 +37,9 @@ _ALWAYS_SYNCED = frozenset(
     }
 )  # fmt: skip
 
+# Small files that whoever takes a lease needs next: the lease, the snapshot, more of the log, and one to spare.
+_ROOM = 4
+
 
 class RunDir(RunReader):
     """A run's directory, to be read and, under the session's lock, to be written."""
@@ -181,6 +184,8 @@ class RunDir(RunReader):
 
     def _take_lease(self, held: Held, lease_seconds: float, attempt: int, fenced: Doc | None) -> Lease:
         run = self.current(held)
+        # A takeover that could store no more than itself would be counted again and again, as long as the disk is full.
+        self.directory.check_room(_ROOM)
         self.directory.ensure(layout.SCRATCH)
         for directory in (
             self.directory,

@@ -111,6 +111,12 @@ def test_a_write_of_which_nobody_knows_waits_for_the_users_word(home: Home, unti
         (left,) = recovered(home, NOT_OVER)
         assert (left["outcome"], left["status"], left["unknown"]) == ("left", "reconciling", ["op-2"])
         assert f"agentrun reconcile {run} op-2 --as" in left["hint"]
+    first, then = f"agentrun reconcile {run} op-2 --as succeeded|failed|cancelled", f"agentrun resume {run}"
+    for words in (("show", run), ("wait", run), ("send", run.partition("/")[0], "more"), ("resume", run)):
+        done = home.run(*words)
+        said = done.text + done.said
+        assert first in said, words
+        assert words[0] == "resume" or said.index(first) < said.index(then), words
     before = len(home.events(run))
     assert home.marked() == [], "what the lost executor left is running"
 

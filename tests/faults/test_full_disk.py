@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from history import runs_of
 from rig import CONFLICT, DONE, NOT_OVER, SESSION, WAITING, Done, Stage
 
 pytestmark = pytest.mark.slow
@@ -53,6 +55,7 @@ def test_a_full_disk_is_loud_and_loses_nothing_that_was_acknowledged(tmp_path: P
             if done.code == STORAGE:
                 refused += 1
                 _says(done, "ENOSPC", small_disk)
+                assert "may be stored" in json.loads(done.err.splitlines()[-1])["error"]["hint"]
         assert stage.run("show", SESSION).code == DONE
         assert stage.run("ls").code == DONE
         assert stage.check(settled=False) == []
@@ -120,6 +123,45 @@ def test_a_limit_in_the_middle_of_a_record_leaves_no_fragment(blocks: int, tmp_p
     assert not list(stage.root.rglob("*.torn-*"))
     stage.run("cancel", SESSION, "--wait")
     assert stage.send("quick").code == DONE
+    assert stage.check(settled=True) == []
+
+
+@pytest.fixture
+def few_files(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for bytes, but for few files."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=100", "none", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+# covers A62 A63
+@needs_mounts
+def test_a_takeover_that_could_not_go_on_is_not_begun(tmp_path: Path, few_files: Path) -> None:
+    """An event finds room, its lease does not: each try would take the run's next generation and leave it there."""
+    stage = Stage(tmp_path, root=few_files / "root")
+    assert stage.run("new", "--id", SESSION).code == DONE
+    stage.kill(stage.hold("hold"))
+    assert stage.view("run-1")["executor"] == "lost"
+    filler = few_files / "filler"
+    filler.mkdir()
+    with suppress(OSError):
+        for number in range(100):
+            (filler / str(number)).touch()
+    (log,) = stage.root.glob("accounts/*/sessions/*/runs/run-1/operations.jsonl")
+    before = log.read_bytes()
+    for words in (("recover",), ("recover",), ("resume", SESSION)):
+        done = stage.run(*words)
+        assert done.code == STORAGE, done
+        assert "ENOSPC" in done.err
+    assert log.read_bytes() == before
+    shutil.rmtree(filler)
+    stage.let_go()
+    assert stage.run("recover").lines()[0]["outcome"] == "continued"
+    assert stage.run("show", "-f", f"{SESSION}/run-1").code == DONE
+    leases = [event["payload"] for event in runs_of(stage.root, SESSION)[0].events if "attempt" in event["payload"]]
+    assert [each["attempt"] for each in leases if "owner" in each] == [1, 1, 2]
     assert stage.check(settled=True) == []
 
 
