@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import configparser
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,6 +96,26 @@ def test_the_way_back_after_a_crash_is_described() -> None:
     told = " ".join(row[0] for row in steps)
     for word in ("run.started", "run.waiting_input", "run.input_received", "run.cancel_requested", "run.finished"):
         assert word in told, word
+
+
+@pytest.mark.slow
+def test_the_unit_of_the_service_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    # covers A58
+    text = section("recovering.md", "### A service")
+    begin = text.index("    [Unit]\n")
+    unit = "\n".join(line[4:] for line in text[begin : text.index("WantedBy=default.target") + 23].splitlines())
+    read = configparser.ConfigParser(interpolation=None)
+    read.optionxform = str  # type: ignore[assignment, method-assign]
+    read.read_string(unit)
+    command = read["Service"]["ExecStart"].split()
+    assert (Path(command[0]).name, command[1:]) == ("agentrun", ["recover", "--watch"])
+    assert read["Service"]["KillMode"] == "process", "it would end the executors that it started"
+    if shutil.which("systemd-analyze") is None:
+        return
+    path = tmp_path / "agentrun-recover.service"
+    path.write_text(unit.replace(command[0], sys.executable) + "\n")
+    verified = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
+    assert str(path) not in verified.stdout + verified.stderr, "systemd understands all of it"
 
 
 def test_the_common_mistakes_are_listed_with_what_is_done_instead() -> None:
