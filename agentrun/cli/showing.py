@@ -123,6 +123,8 @@ def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:
         output.out(text_of(rows, output.screen_of(sys.stdout, options)))
     warn(options, damage)
     if not options.json:
+        if any(row.newest is not None and row.newest.executor == "lost" for row in rows):
+            output.say("agentrun: take up what has lost its executor with: agentrun recover\n")
         if is_more:
             output.say(f"agentrun: the first {wanted.limit}; there are more: --limit N\n")
         elif not rows and output.is_terminal(sys.stderr):

@@ -447,10 +447,10 @@ def test_every_command_says_that_the_run_is_lost_and_what_to_type(home: Home, un
     kill(home, run, until)
     view = home.view(run)
     assert (view["status"], view["executor"]) == ("reconciling", "lost")
-    for words in (("show", run), ("show", "-f", run), ("ls",)):
+    for words in (("show", run), ("show", "-f", run), ("wait", run), ("ls",)):
         done = home.run(*words)
         assert "lost" in done.text + done.said or "gone" in done.text + done.said, words
-    assert "agentrun recover" in home.run("show", run).text
+        assert "agentrun recover" in done.text + done.said, words
     refused = home.run("send", run.partition("/")[0], "more")
     assert refused.code == 7
     assert f"agentrun resume {run}" in refused.said
