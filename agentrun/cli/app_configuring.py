@@ -1,4 +1,4 @@
-"""`agents`, `config` and `completion`: their arguments; what the first two do is in `configuring`."""
+"""`agents`, `config` and `completion`: their arguments; what they do is in `configuring`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def config(ctx: typer.Context) -> int:
 
 
 @app.command()
-def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="which shell")]) -> int:
+def completion(
+    ctx: typer.Context, shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="which shell")]
+) -> int:
     """Print what a shell has to read to complete commands, options, sessions, runs, operations and agents.
 
     \b
@@ -51,7 +53,6 @@ def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", h
     source <(agentrun completion zsh)         in ~/.zshrc, after compinit
     agentrun completion fish > ~/.config/fish/completions/agentrun.fish
     """
-    from agentrun.cli import output, shells
+    from agentrun.cli import configuring
 
-    output.out(shells.script(shell))
-    return 0
+    return configuring.completion(ctx.obj, shell)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import signal
 import sys
 
@@ -37,7 +39,23 @@ def run(argv: list[str]) -> int:
         return _report_bug(error, options)
 
 
+# What makes typer answer by itself, with text.
+_TELLS = {"-h", "--help", "--version"}
+
+
 def _run(options: Options, rest: list[str]) -> int:
+    if not (options.json and (not rest or _TELLS & {*rest})):
+        return _obey(options, rest)
+    from agentrun.render.json import json_line
+
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        code = _obey(options, rest)
+    if told.getvalue():  # nothing, where it was the value of an option
+        output.out_bytes(json_line({"text": told.getvalue()}))
+    return code
+
+
+def _obey(options: Options, rest: list[str]) -> int:
     import typer
 
     from agentrun.cli.app import app

@@ -1,4 +1,4 @@
-"""`agents` and `config`: what is configured, and whether it works."""
+"""`agents` and `config`: what is configured, and whether it works. `completion`: what a shell has to read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
+from agentrun.cli.shells import Shell, script
 from agentrun.commands import configuration
 from agentrun.errors import EXIT_CODES, UsageError
 from agentrun.render.json import json_line
@@ -72,3 +73,10 @@ def _check(options: Options, name: str) -> int:
 def _trouble(error: str, hint: str | None, screen: Screen) -> str:
     lines = [error, *(hint.split("\n") if hint else [])]
     return "".join(f"     {say(each, screen)}\n" for each in lines)
+
+
+def completion(options: Options, shell: Shell) -> int:
+    """Prints what a shell has to read."""
+    text = script(shell)
+    output.out_bytes(json_line({"shell": shell.value, "script": text}) if options.json else text.encode("utf-8"))
+    return exits.OK

@@ -30,7 +30,7 @@ def archive(options: Options, name: str, *, archived: bool) -> int:
     session = sessions.archive(target.session, archived=archived)
     _say_what_it_is(options, session)
     active = target.session.active()
-    if archived and active is not None:
+    if archived and active is not None and not options.json:
         output.say(f"agentrun: {session.session_id}/{active} goes on; nothing was stopped\n")
         output.say(f"  stop it with: agentrun cancel {session.session_id}/{active}\n")
     return exits.OK
@@ -62,6 +62,8 @@ def remove(options: Options, name: str, *, yes: bool, force: bool) -> int:
         place.tree.finish_removals()
         raise
     if not yes and not _is_agreed(options, target):
+        if options.json:
+            output.out_bytes(json_line({"removed": None}))
         output.say("agentrun: nothing was removed\n")
         return exits.OK
     sessions.remove(place.tree, target.session, force=force)
