@@ -50,13 +50,11 @@ def _entry(name: str, command: Any) -> str:
     about = command.get_short_help_str(limit=200)
     lines = [f"    {_text(name)}: Words(", f"        {_text(about)},", f"        {_tuple(arguments)},", "        {"]
     lines += [
-        f"            {_text(_long(each))}: ({_text(_kind(each))}, {_text(each.help or '')})," for each in options
+        f"            {_text(name)}: ({_text(_kind(each))}, {_text(each.help or '')}),"
+        for each in options
+        for name in each.opts
     ]
     return "\n".join([*lines, "        },", "    ),", ""])
-
-
-def _long(option: Any) -> str:
-    return str(max(option.opts, key=len))
 
 
 def _arguments(argument: Any) -> list[str]:

@@ -107,8 +107,8 @@ def _names(kind: str, line: Line, place: Place | None, begun: str) -> Iterator[N
     if kind == "command":
         yield from (Name(name, words.about) for name, words in COMMANDS.items() if name.startswith(begun))
     elif kind == "option":
-        used = _options(line.command).items()
-        yield from (Name(name, about) for name, (_, about) in used if name.startswith(begun))
+        long = [(name, about) for name, (_, about) in _options(line.command).items() if name.startswith("--")]
+        yield from (Name(name, about) for name, about in long if name.startswith(begun))
     elif "|" in kind:
         yield from (Name(choice) for choice in kind.split("|") if choice and choice.startswith(begun))
     elif place is not None:

@@ -79,6 +79,7 @@ COMMANDS = {
         "Show a session or a run, or watch one.",
         ("target",),
         {
+            "-f": ("", "watch the run until it ends or waits"),
             "--follow": ("", "watch the run until it ends or waits"),
             "--messages": ("", "the conversation"),
             "--operations": ("", "the run's events"),
@@ -179,6 +180,7 @@ COMMANDS = {
         {
             "--format": ("text", "markdown, json or openai (default: by the name of --output, else markdown)"),
             "--output": ("file", "write this file (default: standard output)"),
+            "-o": ("file", "write this file (default: standard output)"),
             "--overwrite": ("", "replace FILE if it is there"),
         },
     ),

@@ -71,6 +71,7 @@ OFFERS = [
     (["send", "@last", "--file", "x"], ["(files)"]),
     (["send", "@last", "--file=x"], ["(files)"]),
     (["--root", ""], ["(files)"]),
+    (["export", "@last", "-o", ""], ["(files)"]),
     # text of the user's own
     (["send", "@last", ""], []),
     (["new", ""], []),
@@ -147,7 +148,7 @@ def test_what_cannot_be_read_is_left_out_in_silence(
 def test_every_command_and_every_option_is_known() -> None:
     commands: Any = typer.main.get_command(app)
     for name, command in commands.commands.items():
-        options = {max(each.opts, key=len) for each in command.params if each.param_type_name == "option"}
+        options = {name for each in command.params if each.param_type_name == "option" for name in each.opts}
         assert set(COMMANDS[name].options) == options
     assert list(COMMANDS) == list(commands.commands)
 

@@ -1,12 +1,13 @@
 """Each exit code that can occur, in a pipe and on a terminal, and the state on disk that says the same.
 
-How a run ends, and with which code, is a table in test_endings.
+How a run ends, and with which code, is a table in test_endings; signals are in test_signals too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -20,6 +21,9 @@ from typing import Any
 import pytest
 
 from agentrun.adapters.models import embedded
+from agentrun.errors import EXIT_CODES
+from agentrun.store.redo import writing
+from agentrun.store.tree import Tree
 
 Home = Any
 Until = Callable[..., Any]
@@ -75,6 +79,14 @@ def test_3_for_a_run_that_was_cancelled_by_someone_else(home: Home, begin: Begin
     assert sending.end() == 3
     assert watching.end() == 3
     assert home.status(session) == "cancelled"
+
+
+def test_5_for_whoever_looks_at_a_run_that_waits(home: Home, code: Code) -> None:
+    home.model({"ask": "which?"})
+    session = home.new()
+    home.run("send", session, "analyse")
+    assert code("show", "-f", session) == 5
+    assert code("wait", session) == 5
 
 
 def test_6_for_a_run_whose_executor_is_lost(home: Home, code: Code) -> None:
@@ -306,6 +318,43 @@ def test_13_and_the_run_stays_where_its_configuration_is_gone(home: Home, code: 
     assert home.status(session) == "completed"
 
 
+def test_70_for_a_bug_which_says_that_it_is_one(home: Home, code: Code) -> None:
+    # A module of Python that is broken stands for whatever nobody has thought of.
+    broken = home.path / "broken"
+    broken.mkdir()
+    (broken / "tomllib.py").write_text("raise RuntimeError('nobody has thought of this')\n")
+    env = {"PYTHONPATH": f"{broken}:{home.env.get('PYTHONPATH', '')}"}
+    assert code("agents", env=env) == 70
+    told = home.run("agents", "--json", env=env)
+    assert (told.code, told.out, told.error["code"]) == (70, b"", "internal")
+    assert "nobody has thought of this" in told.error["message"]
+
+
+def test_124_for_a_wait_whose_time_ran_out(home: Home, code: Code) -> None:
+    home.tool("wait", home.gate())
+    home.model({"calls": [{"name": "wait"}]}, {"text": "done"})
+    run = home.detach(home.new(), "analyse")
+    assert code("wait", run, "--timeout", "10ms") == 124
+    assert home.status(run) in ("queued", "running")
+    home.open_gate()
+    assert code("wait", run) == 0
+
+
+def test_12_for_an_executor_whose_run_another_one_took_over(home: Home, begin: Begin) -> None:
+    home.settings(top='lease = "1s"')
+    home.tool("wait", home.gate())
+    home.model({"calls": [{"name": "wait"}]}, {"text": "never"})
+    session = home.new()
+    sending = begin("send", session, "analyse")
+    home.wait_for_event(session, "tool.started")
+    found = Tree(str(home.root)).session(session)
+    with writing(found) as writer:
+        found.run("run-1").take_over(writer, lease_seconds=60)
+    assert sending.end() == 12
+    assert home.events(session)[-1]["type"] == "run.lease_acquired"
+    assert home.marked(session) == []
+
+
 # --- storage
 
 
@@ -315,6 +364,10 @@ def _without_room(limit: int) -> Callable[[], None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
     return limited
+
+
+def test_11_where_nothing_can_be_written(code: Code) -> None:
+    assert code("new", preexec_fn=_without_room(0)) == 11
 
 
 def test_11_before_an_id_is_printed_where_nothing_can_be_written(home: Home) -> None:
@@ -390,3 +443,10 @@ def test_another_user_finds_nothing_and_makes_nothing(home: Home) -> None:
         assert (made.returncode, made.stdout) == (9, b""), made.stderr
         assert str(root).encode() in made.stderr
         assert sorted(Path(name).rglob("*")) == before
+
+
+def test_every_code_of_the_table_is_shown_in_a_pipe_and_on_a_terminal() -> None:
+    here, endings = (Path(__file__).with_name(name).read_text() for name in (Path(__file__).name, "test_endings.py"))
+    both = re.findall(r"^def test_(\d+)_\w+\(.*\b(?:code: Code|begin: Begin)\b", here, re.MULTILINE)
+    both += re.findall(r"\bEnding\((\d+), ", endings)
+    assert {int(each) for each in both} >= {0, *EXIT_CODES.values()}
