@@ -178,10 +178,20 @@ COMMANDS = {
         "Write a session, or one run of it, in a form for elsewhere.",
         ("target",),
         {
-            "--format": ("text", "markdown, json or openai (default: by the name of --output, else markdown)"),
+            "--format": ("text", "markdown, json, openai or archive (default: by the name of --output, else markdown)"),
             "--output": ("file", "write this file (default: standard output)"),
             "-o": ("file", "write this file (default: standard output)"),
             "--overwrite": ("", "replace FILE if it is there"),
+            "--all": ("", "an archive of all sessions of the account"),
+        },
+    ),
+    "import": Words(
+        "Take sessions in from an archive, and print their ids.",
+        ("file",),
+        {
+            "--format": ("text", "archive (default: by what FILE holds)"),
+            "--from": ("text", "archive (default: by what FILE holds)"),
+            "--as": ("text", "the id that the session gets"),
         },
     ),
     "agents": Words(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -40,6 +41,13 @@ def new_file(path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
         if os.path.lexists(temporary):
             os.unlink(temporary)
     _sync_folder(folder)
+
+
+@contextmanager
+def spool() -> Iterator[BinaryIO]:
+    """A file without a name, gone with the block, for what has to be there whole before it is passed on."""
+    with speaking_of(tempfile.gettempdir()), tempfile.TemporaryFile() as file:
+        yield file
 
 
 def _check_free(path: str, *, overwrite: bool) -> None:

@@ -29,11 +29,11 @@ def build_session(sessions: Directory, session: Session, lines: Iterable[bytes] 
     sessions.sync()
 
 
-def name_taken(session_id: str) -> NameTaken:
+def name_taken(session_id: str, hint: str | None = None) -> NameTaken:
     """The error for a session id that is in use."""
     return NameTaken(
         f"there is a session {session_id} already",
-        hint=f"go on with it: agentrun send {session_id} TEXT",
+        hint=hint or f"go on with it: agentrun send {session_id} TEXT",
         session_id=session_id,
     )
 

@@ -20,6 +20,7 @@ from agentrun.store.layout import UNFINISHED_PREFIX
 _COMMON = os.O_CLOEXEC | os.O_NOFOLLOW
 # O_NONBLOCK: opening a FIFO for reading would wait for a writer; it changes nothing for regular files.
 _READ = os.O_RDONLY | os.O_NONBLOCK | _COMMON
+_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _COMMON
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 _COPY = 1 << 20
@@ -215,6 +216,25 @@ class Directory:
             os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         self.sync()
 
+    def create(self, name: str, chunks: Iterable[bytes], *, executable: bool = False) -> bool:
+        """Makes the file `name` of all `chunks`, durable but for its name; False if that name is taken.
+
+        Where no reader looks yet: what it holds so far is there before all of it is.
+        """
+        path = self.at(name)
+        with speaking_of(path):
+            try:
+                fd = os.open(name, _FRESH, 0o700 if executable else 0o600, dir_fd=self.fd)
+            except FileExistsError:
+                return False
+            try:
+                for chunk in chunks:
+                    write_all(fd, chunk)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        return True
+
     def append_bytes(self, name: str, data: bytes) -> None:
         """Adds `data` at the end of `name`, for text that is no log."""
         fd = self.open_file(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -303,7 +323,7 @@ class Directory:
         self.remove(name)
         path = self.at(name)
         with speaking_of(path):
-            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _COMMON, 0o600, dir_fd=self.fd)
+            fd = os.open(name, _FRESH, 0o600, dir_fd=self.fd)
             try:
                 for chunk in chunks:
                     write_all(fd, chunk)

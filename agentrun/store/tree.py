@@ -19,6 +19,7 @@ from agentrun.store.building import build_session, name_taken
 from agentrun.store.disk import Directory, speaking_of
 from agentrun.store.identity import account_name
 from agentrun.store.sessions import SessionDir
+from agentrun.store.staging import Staging
 from agentrun.store.watch import Watch
 from agentrun.store.writer import Writer
 
@@ -52,6 +53,11 @@ class Tree:
         """
         session = forking.forked(source.read(), ids.new_session_id(), seq)
         return self._put(session, forking.copied_lines(source, session.session_id, seq))
+
+    def staging(self) -> Staging:
+        """Where sessions are put together that come into the tree whole. Raises Denied, StorageFailed."""
+        sessions = self._make_sessions()
+        return Staging(self.account, sessions, self._activity())
 
     def remove_session(self, writer: Writer) -> None:
         """Takes the writer's session out of the tree, durable; `finish_removals` frees its room."""

@@ -90,7 +90,7 @@ def test_what_cannot_be_written_leaves_nothing(home: Home, talk: str) -> None:
     ("words", "code", "said"),
     [
         (("export", "nothing-like-it"), 8, "agentrun ls"),
-        (("export", "@last", "--format", "pdf"), 2, "the formats are: markdown, json, openai"),
+        (("export", "@last", "--format", "pdf"), 2, "the formats are: markdown, json, openai, archive"),
         (("export", "@last/7"), 8, "there is no run-7"),
         (("export", "@last", "--overwrite"), 2, "--output"),
     ],

@@ -64,15 +64,16 @@ class _Conversation:
 
 def look_at_session(session: SessionDir) -> Iterator[Finding]:
     """Everything that is wrong with a session; nothing is changed. Damage of one part hides no other."""
-    first = _look_once(session)
+    first = look_once(session)
     if any(finding.kind not in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.ORPHAN) for finding in first):
         # A writer may have been half way through: what is still so while nobody writes, is so.
         with session.locked():
-            first = _look_once(session)
+            first = look_once(session)
     yield from first
 
 
-def _look_once(session: SessionDir) -> list[Finding]:
+def look_once(session: SessionDir) -> list[Finding]:
+    """As `look_at_session`, of a session into which nobody writes."""
     findings, copied = _look_at_document(session)
     conversation = _Conversation(session, copied)
     try:

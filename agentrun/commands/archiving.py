@@ -1,0 +1,85 @@
+"""Packing sessions into an archive, and taking them out of one."""
+
+from __future__ import annotations
+
+from typing import BinaryIO, NamedTuple
+
+from agentrun.errors import AgentrunError, SlotTaken
+from agentrun.records.session import Session
+from agentrun.store.archive.packing import Packer
+from agentrun.store.archive.unpacking import unpack
+from agentrun.store.check.conversation import look_once
+from agentrun.store.sessions import SessionDir
+from agentrun.store.staging import Staging
+from agentrun.store.tree import Tree
+
+# Agents whose name is what is executed: a session from elsewhere may name one.
+_COMMAND_LINES = ("command:", "acp:")
+# Findings of one session that are told; `check` tells all of them.
+LISTED = 3
+
+
+class Packed(NamedTuple):
+    """What went into an archive: the ids; what could not; and sessions that were passed over, each with its error."""
+
+    session_ids: tuple[str, ...]
+    left_out: tuple[str, ...]
+    refused: tuple[AgentrunError, ...] = ()
+
+
+class Unpacked(NamedTuple):
+    """A session that came out of an archive; `remarks` are what its user should know."""
+
+    session: Session
+    messages: int
+    runs: int
+    remarks: tuple[str, ...]
+
+
+def pack(tree: Tree, session: SessionDir, out: BinaryIO) -> Packed:
+    """Packs one session. Raises SlotTaken if a run of it is not over."""
+    packer = Packer(tree.account, out)
+    packer.add(session)
+    packer.finish()
+    return Packed((session.session_id,), tuple(packer.left_out))
+
+
+def pack_all(tree: Tree, out: BinaryIO) -> Packed:
+    """Packs all sessions of the account; those with a run that is not over are passed over, and named."""
+    packer, packed, refused = Packer(tree.account, out), [], list[AgentrunError]()
+    for session_id in sorted(tree.session_ids()):
+        try:
+            packer.add(tree.session(session_id))
+            packed.append(session_id)
+        except SlotTaken as error:
+            refused.append(error)
+    packer.finish()
+    return Packed(tuple(packed), tuple(packer.left_out), tuple(refused))
+
+
+def take_out(tree: Tree, source: BinaryIO, path: str, new_id: str | None) -> list[Unpacked]:
+    """Takes all sessions out of an archive, all of them or none. Executes nothing.
+
+    Raises NameTaken, Denied, CorruptRecord, StorageFailed: see `store.archive.unpacking`.
+    """
+    with tree.staging() as staging:
+        session_ids = unpack(staging, source, path, new_id)
+        unpacked = [_about(staging, session_id) for session_id in session_ids]
+        staging.publish(session_ids)
+    return unpacked
+
+
+def _about(staging: Staging, session_id: str) -> Unpacked:
+    session = staging.session(session_id)
+    document = session.read()
+    count, agents = 0, {document.agent}
+    for _, message in session.messages.forward(session.message):
+        count += 1
+        agents.add((message.accept or {}).get("agent"))
+    wrong = [staging.told(f"{found.path}: {found.said}") for found in look_once(session) if found.is_wrong]
+    remarks = [f"damaged, as it was archived: {each}" for each in wrong[:LISTED]]
+    if len(wrong) > LISTED:
+        remarks.append(f"and {len(wrong) - LISTED} more; see: agentrun check {session_id}")
+    lines = sorted(each for each in agents if isinstance(each, str) and each.startswith(_COMMAND_LINES))
+    remarks += [f"{session_id} has a command line for an agent; going on with it would run {each!r}" for each in lines]
+    return Unpacked(document, count, len(session.run_ids()), tuple(remarks))

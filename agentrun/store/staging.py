@@ -1,0 +1,73 @@
+"""Sessions in the making, under a name that no reader looks at; published whole or not at all.
+
+Whoever dies in between leaves a hidden directory that nothing needs, and no session that is half there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import count
+
+from agentrun.store import layout
+from agentrun.store.activity import Activity
+from agentrun.store.building import name_taken
+from agentrun.store.disk import Directory
+from agentrun.store.removal import remove_tree
+from agentrun.store.sessions import SessionDir
+
+_OTHER_NAME = "take it in under another name: agentrun import FILE --as ID"
+
+
+class Staging:
+    """A hidden directory among `sessions`; what was not published is removed when the block ends."""
+
+    def __init__(self, account: str, sessions: Directory, activity: Activity) -> None:
+        self.account = account
+        self._sessions = sessions
+        self._activity = activity
+        names = (f"{layout.UNFINISHED_PREFIX}import-{os.getpid()}-{number}" for number in count(1))
+        self._name = next(name for name in names if sessions.make(name))
+        self.directory = sessions.open(self._name)
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.directory.close()
+        remove_tree(self._sessions, self._name)
+
+    def check_free(self, session_id: str) -> None:
+        """Raises NameTaken if there is a session of that name."""
+        if self._sessions.stat(session_id) is not None:
+            raise name_taken(session_id, _OTHER_NAME)
+
+    def session(self, session_id: str) -> SessionDir:
+        """A session that was put together in here. Raises NotFound."""
+        return SessionDir(self.account, session_id, self.directory.open(session_id), self._activity)
+
+    def told(self, text: str) -> str:
+        """`text` about something in here as it will be true once it is published."""
+        return text.replace(f"/{self._name}/", "/")
+
+    def publish(self, session_ids: Iterable[str]) -> None:
+        """Takes the sessions into the tree, durable, each in one step. Raises NameTaken, StorageFailed."""
+        names = list(session_ids)
+        for name in names:
+            self.check_free(name)
+            _sync_all(self.directory.open(name))
+        for name in names:
+            # The hint comes first, as with any new session: one that the list does not know would be lost to the eye.
+            self._activity.note(name, durable=True)
+            if not self.directory.move(name, name, into=self._sessions):
+                raise name_taken(name, _OTHER_NAME)
+        self._sessions.sync()
+
+
+def _sync_all(directory: Directory) -> None:
+    """Makes the names in `directory` and below it last; what its files hold lasts already."""
+    for name in directory.names():
+        if directory.is_directory(name):
+            with directory.open(name) as below:
+                _sync_all(below)
+    directory.sync()

@@ -1,0 +1,128 @@
+"""`export --format archive` and `import`: sessions move from tree to tree in pipes and files, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agentrun.testing.trees import fingerprint
+from tests.cli.conftest import Home
+
+pytestmark = pytest.mark.slow
+
+
+def account(home: Home, root: str = "root") -> Path:
+    (found,) = (home.path / root / "accounts").iterdir()
+    return found
+
+
+def content(home: Home, root: str) -> dict[str, tuple[str, str]]:
+    found = fingerprint(account(home, root) / "sessions")
+    # What tools make has the modes that they give it; agentrun makes its own private again.
+    return {path: (each.mode[0], each.content) for path, each in found.items()}
+
+
+def test_a_session_goes_through_a_pipe_into_another_tree(home: Home) -> None:
+    home.tool("note", 'cat > "$AGENTRUN_SCRATCH/note"; mkdir "$AGENTRUN_SCRATCH/empty"; echo done')
+    home.model({"text": "I note.", "calls": [{"name": "note"}]}, {"text": "Noted."}, {"text": "More."})
+    session = home.new("one")
+    assert home.run("send", session, "go", "--key", "k").code == 0
+    moved = home.shell(
+        'umask 0; agentrun export "$1" --format archive | agentrun --root "$2" import -', session, f"{home.path}/else"
+    )
+    assert (moved.code, moved.text, moved.said) == (0, f"{session}\n", "")
+    assert content(home, "else") == content(home, "root")
+    modes = {each.mode for each in fingerprint(home.path / "else").values()}
+    assert modes == {"drwx------", "-rw-------"}
+    there = ("--root", str(home.path / "else"))
+    assert home.run("check", *there).code == 0
+    assert home.run("show", session, "--report", *there).text == "Noted.\n"
+    assert home.run("send", session, "go", "--key", "k", *there).code == 0
+    assert home.run("send", session, "and on", *there).code == 0
+    assert home.run("show", session, "--json", *there).docs[0]["runs"][0]["runId"] == "run-2"
+
+
+def test_a_whole_account_goes_into_one_file_but_for_what_goes_on(home: Home) -> None:
+    home.tool("slow", home.gate())
+    first = home.new("one")
+    assert home.run("send", first, "go").code == 0
+    home.model({"text": "", "calls": [{"name": "slow"}]}, {"text": "x"})
+    busy = home.new("two")
+    run = home.detach(busy, "go")
+    home.wait_for_event(run, "tool.started")
+    path = home.path / "all.tar"
+    refused = home.run("export", busy, "--format", "archive", "--json")
+    assert (refused.code, refused.out, refused.error["code"]) == (7, b"", "conflict")
+    assert refused.error["runId"] == "run-1"
+    done = home.run("export", "--all", "-o", str(path), "--json")
+    assert done.code == 7
+    assert f"{busy}/run-1 is running" in done.said
+    assert done.docs[0]["exported"]["sessionIds"] == [first]
+    home.open_gate()
+    assert home.run("wait", run).code == 0
+    assert home.run("export", "--all", "-o", str(path), "--overwrite").code == 0
+    there = ("--root", str(home.path / "else"))
+    taken = home.run("import", str(path), "--json", *there)
+    assert [each["imported"]["sessionId"] for each in taken.docs] == sorted([first, busy])
+    assert taken.docs[0]["imported"] == {
+        "sessionId": first, "format": "archive", "from": str(path), "title": "one", "messages": 2, "runs": 1,
+        "remarks": [],
+    }  # fmt: skip
+    assert content(home, "else") == content(home, "root")
+    assert len(home.run("ls", "--json", *there).docs) == 2
+
+
+def test_an_id_in_use_is_refused_and_another_can_be_chosen(home: Home) -> None:
+    session = home.new("one")
+    assert home.run("send", session, "go").code == 0
+    path = str(home.path / "a.tar")
+    assert home.run("export", session, "-o", path).code == 0
+    before = content(home, "root")
+    again = home.run("import", path)
+    assert (again.code, again.out) == (7, b"")
+    assert "--as ID" in again.said
+    assert content(home, "root") == before
+    assert home.run("import", path, "--as", "copy").text == "copy\n"
+    assert home.run("check").code == 0
+    assert home.run("send", "copy", "and on").code == 0
+    assert home.run("search", "a report", "--session", "copy").text.count("a report") == 2
+    assert home.run("import", path, "--as", "../copy").code == 9
+
+
+def test_what_runs_a_command_when_gone_on_with_is_told(home: Home) -> None:
+    session = home.new("one", "--agent", "command:touch evil")
+    path = str(home.path / "a.tar")
+    assert home.run("export", session, "-o", path).code == 0
+    taken = home.run("import", path, "--as", "copy")
+    assert "going on with it would run 'command:touch evil'" in taken.said
+    assert not Path("evil").exists()
+
+
+def test_a_terminal_gets_no_archive(home: Home) -> None:
+    home.new("one")
+    terminal = home.terminal("export", "@last", "--format", "archive")
+    assert terminal.end() == 2
+    assert "--output FILE.tar" in terminal.text
+
+
+def test_errors_name_the_file_and_say_what_to_type(home: Home) -> None:
+    (home.path / "text.tar").write_text("no archive")
+    os.mkfifo(home.path / "fifo")
+    home.new("one")
+    for words, code, said in (
+        (("import", "missing.tar"), 8, "missing.tar"),
+        (("import", str(home.path / "text.tar"), "--format", "archive"), 10, "text.tar"),
+        (("import", str(home.path / "fifo")), 2, "agentrun import -"),
+        (("import", str(home.path)), 2, "no regular file"),
+        (("import", "x", "--format", "zip"), 2, "the formats are: archive"),
+        (("export", "--all", "--format", "markdown"), 2, "--all takes whole sessions"),
+        (("export",), 2, "agentrun export @last"),
+        (("export", "@last", "--all"), 2, "A session, or --all"),
+    ):
+        done = home.run(*words)
+        assert (done.code, done.out) == (code, b""), (words, done.said)
+        assert said in done.said
+        assert json.loads(home.run(*words, "--json").err)["error"]["message"]
