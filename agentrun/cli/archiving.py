@@ -32,7 +32,9 @@ def archive(options: Options, name: str | None, wanted: Wanted) -> int:
         file.seek(0)
         pieces = iter(lambda: file.read(_CHUNK), b"")
         if wanted.output:
-            about: Doc = {"sessionIds": list(packed.session_ids), "format": ARCHIVE, "leftOut": list(packed.left_out)}
+            only = packed.session_ids[0] if name is not None else None
+            about: Doc = {"sessionId": only, "runId": None, "format": ARCHIVE}
+            about |= {"sessionIds": list(packed.session_ids), "leftOut": list(packed.left_out)}
             say_where(options, about, wanted.output, into_file(pieces, wanted))
         else:
             _pass_on(pieces)

@@ -271,6 +271,9 @@ def story(home: Home) -> Iterator[tuple[str, list[str], int]]:
     yield "fork", ["fork", "one", "--at", "2"], 0
     yield "export", ["export", "one"], 0
     yield "export --output", ["export", "one/1", "--output", str(home.path / "one.json")], 0
+    yield "export --output", ["export", "one", "--output", str(home.path / "one.tar")], 0
+    yield "export --all", ["export", "--all", "--output", str(home.path / "all.tar")], 0
+    yield "import", ["import", str(home.path / "one.tar"), "--as", "three"], 0
     (home.run_dir("two") / "report.md").write_text("not it")
     yield "check", ["check", "two"], 10
     yield "rm", ["rm", "two", "--yes"], 0
