@@ -24,7 +24,8 @@
     ├── ConfigError            13  config
     └── TimeRanOut            124  timeout
 
-`EXIT_CODES` is the one table of exit codes; the endings of a run have their codes in it as well.
+`EXIT_CODES` is the one table of exit codes; the endings of a run have their codes in it as well. `exit_table` is what
+`--help`, the manual page and the docs are made from.
 """
 
 from __future__ import annotations
@@ -65,6 +66,15 @@ EXIT_MEANINGS = {
     "internal": "a bug of agentrun",
     "timeout": "the time given for waiting ran out",
 }
+
+
+def exit_table() -> list[tuple[str, str, str]]:
+    """Every exit code with its word and its meaning, in order; those without a word are no errors, or a signal's."""
+    return [
+        ("0", "", "done; of send and show -f: the run completed"),
+        *((str(code), word, EXIT_MEANINGS[word]) for word, code in EXIT_CODES.items()),
+        ("129, 130, 143", "", "ended by SIGHUP, SIGINT, SIGTERM"),
+    ]
 
 
 class AgentrunError(Exception):

@@ -21,10 +21,12 @@ import typer
 # Beside this file, also where a test loads it by its path.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import command_words
+import manual
 import requirements
 
+from agentrun import errors
 from agentrun.cli.app import app
-from agentrun.errors import EXIT_CODES, EXIT_MEANINGS, AgentrunError
+from agentrun.errors import AgentrunError
 from agentrun.lifecycle.routing import MODES, IfBusy, Standing, route, standing
 from agentrun.records.message import PROMPT
 from agentrun.records.run import Run
@@ -223,9 +225,7 @@ _TURN = {Standing.NOW: "", Standing.LAST: ", waits", Standing.NEXT: ", comes nex
 
 
 def exit_table() -> str:
-    rows = [["0", "", "done; of `send` and `show -f`: the run completed"]]
-    rows += [[str(EXIT_CODES[word]), _code(word), EXIT_MEANINGS[word]] for word in EXIT_CODES]
-    rows.append(["129, 130, 143", "", "ended by SIGHUP, SIGINT, SIGTERM"])
+    rows = [[code, _code(word) if word else "", meaning] for code, word, meaning in errors.exit_table()]
     return _table(["exit", "code word", "meaning"], rows)
 
 
@@ -287,6 +287,7 @@ PARTS: dict[str, Callable[[], str]] = {
 # Files that are made as a whole.
 WHOLE: dict[str, Callable[[], str]] = {
     "agentrun/cli/words.py": lambda: command_words.module(typer.main.get_command(app)),
+    "docs/agentrun.1": lambda: manual.page(typer.main.get_command(app)),
 }
 
 

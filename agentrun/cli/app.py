@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from agentrun import __version__
-from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions, app_transfer
+from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions, app_transfer, help_pages
 from agentrun.cli.defaults import CANCEL_REASON, LISTED
 from agentrun.cli.options import COMMON
 from agentrun.commands.inputs import MODES, IfBusy
-from agentrun.errors import EXIT_CODES, EXIT_MEANINGS
+from agentrun.errors import exit_table
 from agentrun.states import RunStatus
 
-_EXIT_TABLE = "\n".join(f"{EXIT_CODES[word]:>4}  {word:<14} {EXIT_MEANINGS[word]}" for word in EXIT_CODES)
+_EXITS = "\n".join(f"{code:>15}  {word:<14} {meaning}" for code, word, meaning in exit_table())
 _COMMON = "\n".join(f"  {f'{each.name} {each.metavar}':<16} {each.about}" for each in COMMON)
 _HELP = f"""Sessions and runs of AI agents on a plain directory tree.
 
@@ -29,11 +29,11 @@ Options of every command, before or after its name:
 
 \b
 Exit codes:
-   0                 done; of send and show -f: the run completed
-{_EXIT_TABLE}
+{_EXITS}
 """
 
 app = typer.Typer(
+    cls=help_pages.Commands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -49,14 +49,23 @@ Session = Annotated[
     ),
 ]
 Key = Annotated[str | None, typer.Option(metavar="KEY", help="the same key and text again is accepted only once")]
-IfEnded = Annotated[str | None, typer.Option(metavar="prompt", help="if the run has ended: begin a new one")]
-Agent = Annotated[str | None, typer.Option(metavar="AGENT", help="an agent of the configuration")]
+IfEnded = Annotated[
+    str | None, typer.Option(metavar="prompt", help="if the run has ended: begin a new one (default: refuse)")
+]
+Agent = Annotated[
+    str | None,
+    typer.Option(metavar="AGENT", help="an agent of the configuration (default: the session's, else `default_agent`)"),
+]
+FirstAgent = Annotated[str | None, typer.Option(metavar="AGENT", help="whose session it is (default: `default_agent`)")]
 Files = Annotated[list[str] | None, typer.Option("--file", metavar="FILE", help="add the text of a file")]
 Attach = Annotated[
     list[str] | None, typer.Option("--attach", metavar="FILE|shared:NAME", help="let the run have a file as it is now")
 ]
 Detach = Annotated[bool, typer.Option("--detach", help="return once accepted; the run goes on without this terminal")]
-Timeout = Annotated[str | None, typer.Option(metavar="10m", help="executing time after which the run ends")]
+Timeout = Annotated[
+    str | None,
+    typer.Option(metavar="10m", help="executing time after which the run ends, as 30s, 10m, 2h (default: the agent's)"),
+]
 
 
 def _version(asked: bool) -> None:
@@ -79,7 +88,7 @@ def new(
     ctx: typer.Context,
     title: Annotated[str, typer.Argument(help="what the conversation is about")] = "",
     id: Annotated[str | None, typer.Option("--id", metavar="ID", help="use exactly this id")] = None,
-    agent: Agent = None,
+    agent: FirstAgent = None,
     send: Annotated[str | None, typer.Option("--send", metavar="TEXT", help="send this as the first prompt")] = None,
 ) -> int:
     """Make a session and print its id.
@@ -101,14 +110,20 @@ def send(
         list[str] | None, typer.Argument(metavar="[TEXT] [-]", help="what to say; - reads standard input")
     ] = None,
     file: Files = None,
-    mode: Annotated[str | None, typer.Option(metavar="|".join(MODES), help="insist on one kind of input")] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(MODES), help="insist on one kind of input (default: the one that fits)"),
+    ] = None,
     if_busy: Annotated[
-        IfBusy | None, typer.Option(metavar="|".join(IfBusy), help="a prompt whose slot is taken")
+        IfBusy | None,
+        typer.Option(metavar="|".join(IfBusy), help="what becomes of a prompt whose slot is taken (default: reject)"),
     ] = None,
     if_ended: IfEnded = None,
     detach: Detach = False,
     key: Key = None,
-    expect_seq: Annotated[int | None, typer.Option(metavar="N", help="only if the last message is number N")] = None,
+    expect_seq: Annotated[
+        int | None, typer.Option(metavar="N", help="accept it only if the conversation's last message is number N")
+    ] = None,
     agent: Agent = None,
     ref: Annotated[
         list[str] | None, typer.Option(metavar="RUN", help="let the run cite an earlier run's report")
@@ -191,7 +206,10 @@ def cancel(
     session: Session,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="why, for the record")] = CANCEL_REASON,
     wait: Annotated[bool, typer.Option("--wait", help="return when the run is over")] = False,
-    timeout: Annotated[str | None, typer.Option(metavar="30s", help="with --wait: how long at the most")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(metavar="30s", help="with --wait: how long at the most, as 30s, 10m, 2h (default: no limit)"),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="kill at once, also when a grace period runs")] = False,
     operation: Annotated[str | None, typer.Option("--op", metavar="OP", help="only this one, such as op-3")] = None,
 ) -> int:
@@ -216,14 +234,24 @@ def show(
     messages: Annotated[bool, typer.Option("--messages", help="the conversation")] = False,
     operations: Annotated[bool, typer.Option("--operations", help="the run's events")] = False,
     report: Annotated[bool, typer.Option("--report", help="the run's report alone")] = False,
-    since: Annotated[int | None, typer.Option(metavar="SEQ", help="from this number on")] = None,
-    tail: Annotated[int | None, typer.Option(metavar="N", min=1, help="only the last N")] = None,
+    since: Annotated[int | None, typer.Option(metavar="SEQ", help="from this number on (default: the first)")] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="only the last N (default: 20; of --messages, --operations and --timeline all)"
+        ),
+    ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="stored text as it is, control characters included")] = False,
     timeline: Annotated[bool, typer.Option("--timeline", help="the run's operations against time")] = False,
     html: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="all of it as one page; - prints it")
+        str | None,
+        typer.Option(
+            "--html", metavar="FILE", help="write all of it as one page, which opens in any browser; - prints it"
+        ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="with --html: replace FILE")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="with --html: replace FILE if it is there (default: refuse)")
+    ] = False,
 ) -> int:
     """Show a session or a run, or watch one.
 
@@ -245,7 +273,10 @@ def show(
 def wait(
     ctx: typer.Context,
     sessions: Annotated[list[str], typer.Argument(metavar="SESSION[/RUN]...", help="as for show", show_default=False)],
-    timeout: Annotated[str | None, typer.Option(metavar="10m", help="how long at the most (exit 124)")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(metavar="10m", help="how long at the most, as 30s, 10m, 2h; then exit 124 (default: no limit)"),
+    ] = None,
 ) -> int:
     """Wait until runs have ended; exits as the first one that does not complete, or 0.
 
@@ -262,15 +293,23 @@ def wait(
 def ls(
     ctx: typer.Context,
     text: Annotated[str, typer.Argument(help="only sessions whose title or id contains this")] = "",
-    status: Annotated[RunStatus | None, typer.Option(metavar="STATUS", help="of the newest run")] = None,
-    agent: Agent = None,
-    archived: Annotated[bool, typer.Option("--archived", help="those that were put away")] = False,
+    status: Annotated[
+        RunStatus | None, typer.Option(metavar="STATUS", help="only sessions whose newest run is so (default: all)")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option(metavar="AGENT", help="only sessions of this agent (default: all)")
+    ] = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="list those that were put away (default: the others)")
+    ] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many at the most")] = LISTED,
     watch: Annotated[
         bool, typer.Option("--watch", help="go on until Ctrl-C: drawn again, or in a pipe a line, for each change")
     ] = False,
 ) -> int:
-    """List sessions, the one that changed last first; on a terminal, those that need you before all others.
+    """List sessions, the one that changed last first.
+
+    On a terminal, those that need you come before all others.
 
     \b
     agentrun ls --watch
@@ -302,7 +341,7 @@ def check(
 
 
 @app.command()
-def acp(ctx: typer.Context, agent: Agent = None) -> int:
+def acp(ctx: typer.Context, agent: FirstAgent = None) -> int:
     """Serve an editor by the Agent Client Protocol, over standard input and output.
 
     A prompt is a run that goes on if the editor goes away; only its cancel cancels.

@@ -31,7 +31,9 @@ def agents(
 
 @app.command()
 def config(ctx: typer.Context) -> int:
-    """Show the configuration as it is in effect, and where each value comes from; secrets are left out.
+    """Show the configuration as it is in effect, and where each value comes from.
+
+    Secrets are left out.
 
     \b
     agentrun config
@@ -46,7 +48,9 @@ def config(ctx: typer.Context) -> int:
 def completion(
     ctx: typer.Context, shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="which shell")]
 ) -> int:
-    """Print what a shell has to read to complete commands, options, sessions, runs, operations and agents.
+    """Print what a shell has to read to complete what you type.
+
+    Commands, options and their values, sessions, runs, operations and agents.
 
     \b
     source <(agentrun completion bash)        in ~/.bashrc

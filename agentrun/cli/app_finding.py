@@ -14,9 +14,11 @@ def search(
     ctx: typer.Context,
     text: Annotated[str, typer.Argument(help="what to look for, capitals or not", show_default=False)],
     session: Annotated[str | None, typer.Option(metavar="SESSION", help="only there (default: all sessions)")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="how many at the most")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="how many at the most (default: all)")] = None,
 ) -> int:
-    """Find a text in what was said: messages and reports, archived sessions too, the one that changed last first.
+    """Find a text in messages and reports.
+
+    Archived sessions too; what is in the session that changed last comes first.
 
     \b
     agentrun search "revenue dropped"

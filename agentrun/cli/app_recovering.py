@@ -66,7 +66,9 @@ def resume(
         bool, typer.Option("--detach", help="return at once; the run goes on without this terminal")
     ] = False,
 ) -> int:
-    """Continue an unfinished run that nobody drives, or begin an ended one anew; it says which.
+    """Continue an unfinished run that nobody drives, or begin an ended one anew.
+
+    It says which.
 
     \b
     agentrun resume @last

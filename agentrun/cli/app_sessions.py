@@ -84,7 +84,8 @@ def compact(
     ctx: typer.Context,
     session: Session,
     agent: Annotated[
-        str | None, typer.Option(metavar="AGENT", help="an agent of the configuration, whose model summarises")
+        str | None,
+        typer.Option(metavar="AGENT", help="whose model summarises (default: the session's, else `default_agent`)"),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="return once accepted")] = False,
 ) -> int:

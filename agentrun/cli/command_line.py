@@ -58,11 +58,12 @@ def _run(options: Options, rest: list[str]) -> int:
 def _obey(options: Options, rest: list[str]) -> int:
     import typer
 
+    from agentrun.cli import help_pages
     from agentrun.cli.app import app
 
     try:
         result = typer.main.get_command(app)(
-            rest or ["--help"], standalone_mode=False, prog_name="agentrun", obj=options
+            rest or ["--help"], standalone_mode=False, prog_name="agentrun", obj=options, **help_pages.width()
         )
     except typer.Abort:
         return exits.of_signal(signal.SIGINT)

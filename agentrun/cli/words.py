@@ -21,7 +21,7 @@ COMMANDS = {
         ("text",),
         {
             "--id": ("text", "use exactly this id"),
-            "--agent": ("agent", "an agent of the configuration"),
+            "--agent": ("agent", "whose session it is (default: `default_agent`)"),
             "--send": ("text", "send this as the first prompt"),
         },
     ),
@@ -30,16 +30,16 @@ COMMANDS = {
         ("target", "text..."),
         {
             "--file": ("file", "add the text of a file"),
-            "--mode": ("prompt|steer|follow-up|answer", "insist on one kind of input"),
-            "--if-busy": ("reject|queue|steer|interrupt", "a prompt whose slot is taken"),
-            "--if-ended": ("prompt|", "if the run has ended: begin a new one"),
+            "--mode": ("prompt|steer|follow-up|answer", "insist on one kind of input (default: the one that fits)"),
+            "--if-busy": ("reject|queue|steer|interrupt", "what becomes of a prompt whose slot is taken (default: reject)"),
+            "--if-ended": ("prompt|", "if the run has ended: begin a new one (default: refuse)"),
             "--detach": ("", "return once accepted; the run goes on without this terminal"),
             "--key": ("text", "the same key and text again is accepted only once"),
-            "--expect-seq": ("text", "only if the last message is number N"),
-            "--agent": ("agent", "an agent of the configuration"),
+            "--expect-seq": ("text", "accept it only if the conversation's last message is number N"),
+            "--agent": ("agent", "an agent of the configuration (default: the session's, else `default_agent`)"),
             "--ref": ("run", "let the run cite an earlier run's report"),
             "--attach": ("file", "let the run have a file as it is now"),
-            "--timeout": ("text", "executing time after which the run ends"),
+            "--timeout": ("text", "executing time after which the run ends, as 30s, 10m, 2h (default: the agent's)"),
         },
     ),
     "steer": Words(
@@ -47,7 +47,7 @@ COMMANDS = {
         ("target", "text..."),
         {
             "--key": ("text", "the same key and text again is accepted only once"),
-            "--if-ended": ("prompt|", "if the run has ended: begin a new one"),
+            "--if-ended": ("prompt|", "if the run has ended: begin a new one (default: refuse)"),
         },
     ),
     "approve": Words(
@@ -70,7 +70,7 @@ COMMANDS = {
         {
             "--reason": ("text", "why, for the record"),
             "--wait": ("", "return when the run is over"),
-            "--timeout": ("text", "with --wait: how long at the most"),
+            "--timeout": ("text", "with --wait: how long at the most, as 30s, 10m, 2h (default: no limit)"),
             "--force": ("", "kill at once, also when a grace period runs"),
             "--op": ("operation", "only this one, such as op-3"),
         },
@@ -84,28 +84,28 @@ COMMANDS = {
             "--messages": ("", "the conversation"),
             "--operations": ("", "the run's events"),
             "--report": ("", "the run's report alone"),
-            "--since": ("text", "from this number on"),
-            "--tail": ("text", "only the last N"),
+            "--since": ("text", "from this number on (default: the first)"),
+            "--tail": ("text", "only the last N (default: 20; of --messages, --operations and --timeline all)"),
             "--raw": ("", "stored text as it is, control characters included"),
             "--timeline": ("", "the run's operations against time"),
-            "--html": ("file", "all of it as one page; - prints it"),
-            "--overwrite": ("", "with --html: replace FILE"),
+            "--html": ("file", "write all of it as one page, which opens in any browser; - prints it"),
+            "--overwrite": ("", "with --html: replace FILE if it is there (default: refuse)"),
         },
     ),
     "wait": Words(
         "Wait until runs have ended; exits as the first one that does not complete, or 0.",
         ("target...",),
         {
-            "--timeout": ("text", "how long at the most (exit 124)"),
+            "--timeout": ("text", "how long at the most, as 30s, 10m, 2h; then exit 124 (default: no limit)"),
         },
     ),
     "ls": Words(
-        "List sessions, the one that changed last first; on a terminal, those that need you before all others.",
+        "List sessions, the one that changed last first.",
         ("text",),
         {
-            "--status": ("queued|running|waiting_input|compacting|reconciling|cancelling|completed|failed|cancelled|timed_out", "of the newest run"),
-            "--agent": ("agent", "an agent of the configuration"),
-            "--archived": ("", "those that were put away"),
+            "--status": ("queued|running|waiting_input|compacting|reconciling|cancelling|completed|failed|cancelled|timed_out", "only sessions whose newest run is so (default: all)"),
+            "--agent": ("agent", "only sessions of this agent (default: all)"),
+            "--archived": ("", "list those that were put away (default: the others)"),
             "--limit": ("text", "how many at the most"),
             "--watch": ("", "go on until Ctrl-C: drawn again, or in a pipe a line, for each change"),
         },
@@ -121,15 +121,15 @@ COMMANDS = {
         "Serve an editor by the Agent Client Protocol, over standard input and output.",
         (),
         {
-            "--agent": ("agent", "an agent of the configuration"),
+            "--agent": ("agent", "whose session it is (default: `default_agent`)"),
         },
     ),
     "search": Words(
-        "Find a text in what was said: messages and reports, archived sessions too, the one that changed last first.",
+        "Find a text in messages and reports.",
         ("text",),
         {
             "--session": ("session", "only there (default: all sessions)"),
-            "--limit": ("text", "how many at the most"),
+            "--limit": ("text", "how many at the most (default: all)"),
         },
     ),
     "rename": Words(
@@ -162,7 +162,7 @@ COMMANDS = {
         "Have the history of a session summarised, so that later runs see less of it.",
         ("session",),
         {
-            "--agent": ("agent", "an agent of the configuration, whose model summarises"),
+            "--agent": ("agent", "whose model summarises (default: the session's, else `default_agent`)"),
             "--detach": ("", "return once accepted"),
         },
     ),
@@ -201,13 +201,13 @@ COMMANDS = {
         },
     ),
     "config": Words(
-        "Show the configuration as it is in effect, and where each value comes from; secrets are left out.",
+        "Show the configuration as it is in effect, and where each value comes from.",
         (),
         {
         },
     ),
     "completion": Words(
-        "Print what a shell has to read to complete commands, options, sessions, runs, operations and agents.",
+        "Print what a shell has to read to complete what you type.",
         ("bash|zsh|fish",),
         {
         },
@@ -230,7 +230,7 @@ COMMANDS = {
         },
     ),
     "resume": Words(
-        "Continue an unfinished run that nobody drives, or begin an ended one anew; it says which.",
+        "Continue an unfinished run that nobody drives, or begin an ended one anew.",
         ("target",),
         {
             "--detach": ("", "return at once; the run goes on without this terminal"),

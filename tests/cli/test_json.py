@@ -248,6 +248,8 @@ def story(home: Home) -> Iterator[tuple[str, list[str], int]]:
     yield "show --messages", ["show", "one", "--messages"], 0
     yield "show --operations", ["show", "one", "--operations"], 0
     yield "show --report", ["show", "one", "--report"], 0
+    yield "show --timeline", ["show", "one", "--timeline"], 0
+    yield "show --html", ["show", "one", "--html", str(home.path / "one.html")], 0
     yield "ls", ["ls"], 0
     yield "search", ["search", "ask me"], 0
     yield "send --detach", ["send", "one", "slowly", "--detach", "--ref", "run-1"], 0
