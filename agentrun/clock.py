@@ -27,10 +27,32 @@ def wall_seconds() -> float:
 
 def seconds_of(text: str) -> float:
     """Seconds since the epoch of a stored timestamp. Raises ValueError for anything else."""
-    from datetime import UTC, datetime  # not needed by a command that shows no ages
+    own = _seconds_of_own(text)
+    if own is not None:
+        return own
+    from datetime import UTC, datetime
 
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _seconds_of_own(text: str) -> float | None:
+    """What `timestamp` wrote, read without loading `datetime`, which costs 2 ms; None for any other text."""
+    if not (len(text) == 24 and text.isascii() and text[20:23].isdigit() and (text[19], text[23]) == (".", "Z")):
+        return None
+    try:
+        year, month, day, hour, minute, second = (int(text[at : at + 2]) for at in (2, 5, 8, 11, 14, 17))
+        year += int(text[:2]) * 100
+    except ValueError:
+        return None
+    # Days since 1970 by the proleptic Gregorian calendar, in years that begin in March: the leap day is their last.
+    since_march = (month + 9) % 12
+    year -= month < 3
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * since_march + 2) // 5 + day - 719469
+    whole = ((days * 24 + hour) * 60 + minute) * 60 + second
+    # A month 13 and its like are written differently.
+    is_one = 0 <= whole <= _LAST and timestamp(whole)[:19] == text[:19]
+    return (whole * 1000 + int(text[20:23])) / 1000 if is_one else None
 
 
 def boot_seconds() -> float:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 
 from agentrun.errors import Denied
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_RUN = re.compile(r"run-([1-9][0-9]{0,17})", re.ASCII)
+# Plain sets of characters: loading `re` costs every start 3 ms.
+_FIRST = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+_LATER = _FIRST | frozenset("._-")
+_HEX = frozenset("0123456789abcdef")
+_LONGEST = 64
+# A number of more digits counts no runs.
+_LONGEST_NUMBER = 18
 # Crockford's alphabet: sorts like the number, and has no letters that read alike.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 SESSION_PREFIX = "session-"
+_RUN_PREFIX = "run-"
 
 
 def checked_id(text: str, what: str) -> str:
@@ -28,7 +33,7 @@ def checked_id(text: str, what: str) -> str:
 
 def is_id(text: str) -> bool:
     """Whether `text` may become one path component."""
-    return _ID.fullmatch(text) is not None
+    return text[:1] in _FIRST and len(text) <= _LONGEST and _LATER.issuperset(text)
 
 
 def new_session_id() -> str:
@@ -43,13 +48,19 @@ def new_session_id() -> str:
 
 def run_id(number: int) -> str:
     """The id of a session's `number`-th run, from 1."""
-    return f"run-{number}"
+    return f"{_RUN_PREFIX}{number}"
 
 
 def run_number(text: str) -> int | None:
     """The number in `run-7`, or None if `text` is no run id."""
-    match = _RUN.fullmatch(text)
-    return int(match[1]) if match else None
+    number = text.removeprefix(_RUN_PREFIX)
+    is_number = number.isascii() and number.isdigit() and number[0] != "0" and len(number) <= _LONGEST_NUMBER
+    return int(number) if is_number and number != text else None
+
+
+def is_sha256(text: str) -> bool:
+    """Whether `text` is a hash as the tree's files are named by: a stored field is no path before that is sure."""
+    return len(text) == 64 and _HEX.issuperset(text)
 
 
 def _digits(number: int, width: int) -> str:

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "agentrun"
 
-VALUES = {"errors", "clock", "ids", "states", "records", "config"}
+VALUES = {"named", "errors", "clock", "ids", "states", "records", "config"}
 BELOW_RENDER = VALUES | {"store", "agent", "lifecycle", "adapters", "executor", "commands"}
 
 # Part of the package -> what of the package it may import, besides itself. `agent.events` is that
@@ -25,19 +25,20 @@ MAY_IMPORT = {
     "__init__": {"api"},
     "api": BELOW_RENDER,
     "__main__": {"cli"},
+    "named": set(),
     "errors": set(),
     "clock": set(),
     "ids": {"errors"},  # a name that is refused is an error of ours, with an exit code
     "states": {"errors"},
-    "records": {"errors", "states", "ids"},
-    "config": {"errors", "states", "ids"},
+    "records": {"named", "errors", "states", "ids"},
+    "config": {"named", "errors", "states", "ids"},
     "store": VALUES,
-    "agent": {"errors", "states", "records", "config"},
+    "agent": {"named", "errors", "states", "records", "config"},
     "lifecycle": VALUES | {"store"},
-    "adapters": {"errors", "states", "records", "config", "agent"},
+    "adapters": {"named", "errors", "states", "records", "config", "agent"},
     "executor": VALUES | {"store", "lifecycle", "agent"},
     "commands": BELOW_RENDER,
-    "render": {"errors", "clock", "states", "records", "agent.events"},
+    "render": {"named", "errors", "clock", "states", "records", "agent.events"},
     "cli": VALUES | {"commands", "render"},
     "testing": BELOW_RENDER | {"render"},
 }
@@ -86,7 +87,7 @@ ONLY_IN = [
 
 # Every quick command loads these, and the modules below cost more than such a command may take.
 # They are imported in the function that needs them.
-QUICK = ("__init__", "errors", "clock", "ids", "states", "records", "store", "lifecycle")
+QUICK = ("__init__", "named", "errors", "clock", "ids", "states", "records", "store", "lifecycle")
 HEAVY = {"typer", "click", "rich", "anyio", "asyncio", "dataclasses", "watchfiles", "platformdirs"} | {
     "filelock",
     "orjson",

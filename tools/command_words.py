@@ -11,7 +11,7 @@ HEAD = '''"""The words of the command line, for completion: made by `make docs` 
 # ruff: noqa: E501
 from __future__ import annotations
 
-from typing import NamedTuple
+from agentrun.named import NamedTuple
 
 
 class Words(NamedTuple):

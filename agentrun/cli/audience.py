@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
 
 import anyio
 
@@ -18,6 +17,10 @@ from agentrun.records.views import RunDetail
 from agentrun.render.json import json_line
 from agentrun.render.live import Live
 from agentrun.states import EventType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 # Seconds between two looks at something that does not change with time.
 IDLE = 60.0

@@ -8,7 +8,6 @@ than all of this. Nothing is ever said about what is wrong; a shell in the middl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from agentrun.cli import output
 from agentrun.cli.options import COMMON, split
@@ -16,6 +15,7 @@ from agentrun.cli.words import COMMANDS
 from agentrun.commands.completing import Name, agent_names, operation_names, run_names, session_names
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError
+from agentrun.named import NamedTuple
 from agentrun.render.safe import excerpt
 
 COMMAND = "__complete"

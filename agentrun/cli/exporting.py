@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
@@ -15,6 +14,7 @@ from agentrun.commands.exporting import exported
 from agentrun.commands.names import Target, find
 from agentrun.commands.outfile import new_file
 from agentrun.errors import UsageError
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.render.exports import FORMS, form_of, writer_of
 from agentrun.render.json import json_line

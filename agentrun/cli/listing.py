@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import NoReturn
 
 from agentrun.cli import output
 from agentrun.cli.options import Options
@@ -15,6 +14,10 @@ from agentrun.records.views import SessionRow
 from agentrun.render import plain
 from agentrun.render.json import json_line, row_doc
 from agentrun.render.region import Region
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # Seconds after which the ages of a list in which nothing happens are drawn anew.
 _AGES = 30.0

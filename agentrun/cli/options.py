@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from agentrun.commands.place import Place, find_place
 from agentrun.errors import UsageError
+from agentrun.named import NamedTuple
 
 
 class CommonOption(NamedTuple):

@@ -7,11 +7,14 @@ import os
 import select
 import stat
 import sys
-from typing import TextIO
 
 from agentrun.cli.options import Options, is_dumb, wants_colour
 from agentrun.errors import StorageFailed
 from agentrun.render.theme import Screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 # The columns of lists where nothing says how wide they may be.
 PLAIN_WIDTH = 100

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
@@ -17,6 +16,7 @@ from agentrun.commands.names import Target, find, run_name
 from agentrun.commands.parents import Parent, announce, check_not_itself, origin_of
 from agentrun.commands.place import Place
 from agentrun.errors import UsageError
+from agentrun.named import NamedTuple
 from agentrun.records.message import PROMPT, STEER
 from agentrun.records.views import Accepted
 from agentrun.render.json import json_line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from itertools import islice
-from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
@@ -16,6 +15,7 @@ from agentrun.commands import show as showing
 from agentrun.commands.names import Target, find
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError, NotFound, UsageError
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import Message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
@@ -19,6 +18,7 @@ from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
 from agentrun.commands.vigil import Vigil, end_frozen, held_elsewhere
 from agentrun.errors import SessionHeld, TimeRanOut, UsageError
+from agentrun.named import NamedTuple
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
 from agentrun.render.plain import attention_text, operation_text, standing_text

@@ -4,7 +4,7 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
-from typing import NamedTuple
+from agentrun.named import NamedTuple
 
 
 class Words(NamedTuple):

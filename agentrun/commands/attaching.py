@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from agentrun.errors import UsageError
+from agentrun.named import NamedTuple
 from agentrun.records.attachment import Attachment, is_file_name
 from agentrun.store.attachments import keep_attachment
 from agentrun.store.tree import Tree

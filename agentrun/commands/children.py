@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 from agentrun.commands.place import Place
 from agentrun.commands.stops import Stop, stop
 from agentrun.commands.vigil import Vigil, end_frozen
 from agentrun.errors import AgentrunError
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.message import PROMPT
 from agentrun.records.run import Run

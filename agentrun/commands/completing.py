@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 
 from agentrun import ids
 from agentrun.commands.names import find
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError
+from agentrun.named import NamedTuple
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import LAST, Tree
 

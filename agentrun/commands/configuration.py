@@ -6,14 +6,18 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
 
 from agentrun.adapters.models.settings import REDACTED, without_secrets
 from agentrun.commands.place import CONFIG_NAME, Place
 from agentrun.config import AgentConfig, Config, load_config
 from agentrun.config.keys import ENDING
 from agentrun.errors import AgentrunError, ConfigError
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Of a key in a table, and of an option in a command: what it is called says that its value is nobody's business.
 _SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|credential|auth")

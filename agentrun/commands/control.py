@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
 from agentrun.commands.attaching import AttachedFile
 from agentrun.commands.doubt import maybe_stored
@@ -15,6 +14,7 @@ from agentrun.commands.stops import Stop, Taken, end_what_was_stopped, stop, tak
 from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
 from agentrun.lifecycle.routing import MODES, WAITING, IfBusy, Standing, route, standing
 from agentrun.lifecycle.winding_down import end_overdue
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.message import ANSWER, COMPACT, PROMPT, Message
 from agentrun.records.run import Run

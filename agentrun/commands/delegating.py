@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from agentrun import ids
 from agentrun.commands import control
@@ -14,6 +13,7 @@ from agentrun.commands.parents import Parent, announce, origin_of
 from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
 from agentrun.errors import AgentrunError, UsageError
+from agentrun.named import NamedTuple
 from agentrun.records.message import PROMPT
 from agentrun.records.run import Run
 from agentrun.states import RunStatus

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from agentrun.commands.leftovers import DETACHED, end_leftovers_here, end_marked_here, other_executors
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError, ConfigError, StorageFailed
+from agentrun.named import NamedTuple
 from agentrun.records.run import Run
 from agentrun.states import RunStatus
 from agentrun.store.inbox import Order

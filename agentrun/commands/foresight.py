@@ -9,10 +9,14 @@ from agentrun.errors import ConfigError
 from agentrun.lifecycle.recovery import Verdict, open_writes, stale_findings, unknown_operations, verdict
 from agentrun.records.operation import Operation
 from agentrun.records.run import Run
-from agentrun.records.views import Recovered, RecoveredAs, RunView
+from agentrun.records.views import Recovered, RunView
 from agentrun.states import RunStatus
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.views import RecoveredAs
 
 
 def foreseen(session: SessionDir) -> Recovered | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from agentrun.errors import AgentrunError
+from agentrun.named import NamedTuple
 from agentrun.records.session import Session
 from agentrun.records.views import RunView, SessionRow
 from agentrun.store.tree import Tree

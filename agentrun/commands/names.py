@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from agentrun import ids
 from agentrun.errors import NotFound
+from agentrun.named import NamedTuple
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree

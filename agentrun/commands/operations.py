@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from agentrun.commands.control import Acceptance, settle
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import NotFound, OperationOver
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.operation import Operation, fold_operations
 from agentrun.records.run import Run

@@ -6,10 +6,10 @@ What stands there is believed only as far as the tree bears it out: the same tre
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError, Conflict, ImpossibleMode, TransitionRefused
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.run import Run
 from agentrun.states import EventType

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 from agentrun.commands import recovery
 from agentrun.commands.execution import check_executable, start_detached, start_next
@@ -20,12 +19,17 @@ from agentrun.commands.vigil import Vigil, end_frozen
 from agentrun.errors import AgentrunError, ConfigError, FencedOut, HeldBack, LockHeld, SessionHeld
 from agentrun.lifecycle.recovery import unknown_operations
 from agentrun.lifecycle.winding_down import end_overdue
+from agentrun.named import NamedTuple
 from agentrun.records.lease import Lease
-from agentrun.records.views import Recovered, RecoveredAs, RunView
+from agentrun.records.views import Recovered, RunView
 from agentrun.states import RunStatus
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.views import RecoveredAs
 
 # Seconds between two rounds of a service. Looking at a session costs a few system calls.
 ROUND = 1.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from agentrun.named import NamedTuple
 from agentrun.store.identity import account_name
 from agentrun.store.layout import ACCOUNTS
 from agentrun.store.tree import Tree

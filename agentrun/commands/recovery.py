@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from agentrun.commands.asking import stop_outside
 from agentrun.commands.execution import check_executable, config_of, outside_of
@@ -21,6 +20,7 @@ from agentrun.lifecycle import recovery
 from agentrun.lifecycle.recovery import Verdict
 from agentrun.lifecycle.settlement import Finding
 from agentrun.lifecycle.winding_down import DEADLINE, LOST, WIND_DOWN_LEASE, wind_down
+from agentrun.named import NamedTuple
 from agentrun.records.lease import Lease
 from agentrun.records.operation import Operation
 from agentrun.records.run import Run

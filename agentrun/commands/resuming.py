@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from agentrun.commands import control, recovery
 from agentrun.commands.execution import check_executable, make_order
@@ -12,6 +12,7 @@ from agentrun.commands.place import Place
 from agentrun.commands.recovery import Ready, Settled
 from agentrun.commands.vigil import Vigil, end_frozen
 from agentrun.errors import ConfigError, Conflict, HeldBack, ImpossibleMode, NotFound, RunEnded
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
 from agentrun.records.message import PROMPT

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from agentrun.errors import AgentrunError, NotFound, SlotTaken, Unresolved
+from agentrun.named import NamedTuple
 from agentrun.records.session import Session
 from agentrun.records.views import SessionRow
 from agentrun.states import RunStatus

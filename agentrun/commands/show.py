@@ -6,7 +6,6 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from heapq import merge
-from typing import TypeVar
 
 from agentrun.commands.names import Target
 from agentrun.errors import AgentrunError
@@ -22,7 +21,12 @@ from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.watch import Watch
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 
 # Documents show the newest of each unless `--tail` asks for more.
 NEWEST = 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from agentrun.commands.asking import stop_outside
 from agentrun.commands.execution import patience_of
@@ -12,6 +11,7 @@ from agentrun.commands.place import Place
 from agentrun.errors import Conflict
 from agentrun.lifecycle.recovery import begin
 from agentrun.lifecycle.winding_down import LOST, WIND_DOWN_LEASE, wind_down
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
 from agentrun.states import RunStatus

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
 
 from agentrun import clock
 from agentrun.errors import HeldBack
+from agentrun.named import NamedTuple
 from agentrun.records.lease import Lease, Owner
 from agentrun.store.deadlines import lease_seconds
 from agentrun.store.holders import Patience

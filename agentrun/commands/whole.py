@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from agentrun.commands.children import child_views
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.commands.show import ALL, damage, run_record
 from agentrun.errors import AgentrunError
+from agentrun.named import NamedTuple
 from agentrun.records.message import Message
 from agentrun.records.session import Session
 from agentrun.records.timeline import RunRecord

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from agentrun.config.values import McpConfig
 from agentrun.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _OF_A_PROGRAM = ("args", "env", "cwd", "grace", "kill_timeout")
 _OF_A_URL = ("headers",)

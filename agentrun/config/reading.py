@@ -6,7 +6,6 @@ import os
 import re
 import reprlib
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from agentrun.config import keys
 from agentrun.config.mcp import json_servers, mcp_server
@@ -14,6 +13,10 @@ from agentrun.config.names import nearest
 from agentrun.config.readers import Reader, Wrong
 from agentrun.config.values import DELEGATE, MCP_PREFIX, AgentConfig, Config, McpConfig, ToolConfig, inline_agent
 from agentrun.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # The APIs of the common models take no other names for tools.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
 
 from agentrun.config.names import nearest
 from agentrun.errors import ConfigError, UsageError
+from agentrun.named import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
 
 LEASE_SECONDS = 15.0
 MAX_ATTEMPTS = 3

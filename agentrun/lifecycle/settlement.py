@@ -6,8 +6,7 @@ already is not overruled, whatever comes later.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.operation import WRITE, Operation
 from agentrun.records.run import Run

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
+from agentrun.ids import is_sha256
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.message import Message
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Attachment(NamedTuple):
@@ -27,7 +24,7 @@ class Attachment(NamedTuple):
     def from_doc(cls, doc: Doc) -> Attachment:
         """The attachment in an entry. Raises ValueError if it is none: a stored field is no path."""
         name, sha256, size = doc.get("name"), doc.get("sha256"), doc.get("bytes")
-        if not (isinstance(name, str) and is_file_name(name) and isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
+        if not (isinstance(name, str) and is_file_name(name) and isinstance(sha256, str) and is_sha256(sha256)):
             raise ValueError("no attachment: name or sha256 is missing or not allowed")
         return cls(name, sha256, size if type(size) is int else 0, str(doc.get("from") or ""))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import NamedTuple
-
 from agentrun import ids
+from agentrun.named import NamedTuple
 from agentrun.records.codec import FORMAT_VERSION, Doc
 from agentrun.records.operation import Operation
 
@@ -61,4 +59,6 @@ def file_name(resource: str) -> str:
     """The name of the claim's file: that of the resource, where it is one, else its hash."""
     if ids.is_id(resource):
         return resource
+    import hashlib
+
     return "_" + hashlib.sha256(resource.encode("utf-8", "surrogatepass")).hexdigest()

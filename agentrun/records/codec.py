@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 from agentrun.errors import Denied, UsageError
 
-Doc = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# The name of a type in quotes, as in the records: nothing at run time needs `typing`, which is slow to load.
+Doc = dict[str, "Any"]
 
 # Rises only with a change that older programs cannot read. Unknown fields and event types need no new version.
 FORMAT_VERSION = 1

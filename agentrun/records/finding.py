@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
 
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 
 

@@ -5,7 +5,9 @@ An answer that could not be had, or was not understood, is `unknown`: it never c
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from agentrun.named import NamedTuple
 
 # `failed` of a probe means: it did not happen, and it will not.
 ProbeWord = Literal["succeeded", "failed", "running", "unknown"]

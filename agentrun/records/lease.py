@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from agentrun.named import NamedTuple
 from agentrun.records.codec import FORMAT_VERSION, Doc
 
 

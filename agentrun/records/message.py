@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from agentrun.ids import run_number
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, without
 
 _FIELDS = frozenset(["seq", "sessionId", "runId", "role", "mode", "text", "at", "key", "actor", "accept", "questionId"])

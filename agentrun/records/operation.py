@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.states import OPEN_OPERATION, OPERATION_TRANSITIONS, EventType, OperationStatus

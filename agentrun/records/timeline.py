@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from agentrun.errors import TransitionRefused
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.operation import Operation, fold_operations

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.operation import CHECK, Operation
 from agentrun.states import EventType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 E = EventType
 

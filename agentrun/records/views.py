@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Literal, NamedTuple
 
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import Message
@@ -14,7 +14,12 @@ from agentrun.records.run import Run
 from agentrun.records.session import Session
 from agentrun.states import WINDING_DOWN_WORDS, EventType, RunStatus
 
-Executor = Literal["alive", "none", "lost", "frozen"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Executor = Literal["alive", "none", "lost", "frozen"]
+    RecoveredAs = Literal["continued", "started", "ended", "left"]
 
 
 class RunView(NamedTuple):
@@ -189,9 +194,6 @@ class Accepted(NamedTuple):
             "messageSeq": self.message_seq,
             "mode": self.mode,
         }
-
-
-RecoveredAs = Literal["continued", "started", "ended", "left"]
 
 
 class Recovered(NamedTuple):

@@ -6,7 +6,8 @@ A run may wait for days for an answer; drawn true to scale, everything else woul
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+from agentrun.named import NamedTuple
 
 # An idle stretch is squeezed if it is longer than this part of all the busy time, and than so many seconds.
 _LONG, _LEAST_SECONDS = 0.25, 5.0

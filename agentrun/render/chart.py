@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from agentrun.named import NamedTuple
 from agentrun.records.timeline import Bar, Stay, Timeline
 from agentrun.records.views import InputState, RunDetail
 from agentrun.render.axis import Axis, Span

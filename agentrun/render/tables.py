@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from agentrun.named import NamedTuple
 from agentrun.records.views import Group, SessionRow
 from agentrun.render.safe import excerpt, padded
 from agentrun.render.theme import Screen, Span, Style, line, run_status, say

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple
 
+from agentrun.named import NamedTuple
 from agentrun.records.views import RunView
 from agentrun.render.safe import columns_of, cut, shown_line
 from agentrun.states import OperationStatus, RunStatus

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from typing import BinaryIO
-
+from agentrun.ids import is_sha256
 from agentrun.records.codec import Doc
 from agentrun.store.disk import Directory
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
 _COPY = 1 << 20
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def keep_blob(parent: Directory, folder: str, source: BinaryIO) -> Doc:
     """Keeps the rest of `source` in `folder`, synced; returns `{sha256 bytes}`. The caller holds the session's lock."""
+    import hashlib  # here: listing and showing need none
+
     blobs = parent.ensure(folder)
     start = source.tell()
     digest, size = hashlib.sha256(), 0
@@ -31,9 +33,11 @@ def keep_blob(parent: Directory, folder: str, source: BinaryIO) -> Doc:
 
 def read_blob(parent: Directory, folder: str, sha256: str) -> bytes | None:
     """The bytes kept under `sha256`, if they are there and are those."""
-    if not _SHA256.fullmatch(sha256):
+    if not is_sha256(sha256):
         return None  # a stored field is no path
     if parent.stat(folder) is None:
         return None
+    import hashlib
+
     data = parent.open(folder).read(sha256)
     return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None

@@ -12,10 +12,13 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
 
 from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
 from agentrun.store.layout import UNFINISHED_PREFIX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 _COMMON = os.O_CLOEXEC | os.O_NOFOLLOW
 # O_NONBLOCK: opening a FIFO for reading would wait for a writer; it changes nothing for regular files.

@@ -6,11 +6,9 @@ Each is one line that is durable before anybody is told; which kind of input a t
 
 from __future__ import annotations
 
-import hashlib
-from typing import NamedTuple
-
 from agentrun import ids
 from agentrun.errors import ImpossibleMode, KeyReused, SeqDiffers
+from agentrun.named import NamedTuple
 from agentrun.records.attachment import Attachment
 from agentrun.records.codec import Doc, decode, encode_document
 from agentrun.records.message import ANSWER, COMPACT, PROMPT, Message
@@ -196,4 +194,6 @@ def _next_run_id(writer: Writer) -> str:
 
 
 def _hint_name(key: str) -> str:
+    import hashlib
+
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

@@ -7,9 +7,9 @@ a few that only seem to, so what counts is the second pattern, on the text that 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from agentrun.errors import UsageError
+from agentrun.named import NamedTuple
 
 # A pattern has a part for each character; nobody types more, and a whole file given by mistake is no search.
 LONGEST = 1000

@@ -14,7 +14,7 @@ from agentrun.records.event import Event
 from agentrun.records.lease import Lease
 from agentrun.records.message import Message
 from agentrun.records.run import Run, accepted_run, fold_run
-from agentrun.records.views import Executor, RunView
+from agentrun.records.views import RunView
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import layout
 from agentrun.store.blobs import read_blob
@@ -23,6 +23,10 @@ from agentrun.store.disk import Directory
 from agentrun.store.identity import is_gone
 from agentrun.store.locks import is_executor_alive
 from agentrun.store.log import Log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.views import Executor
 
 E = EventType
 

@@ -6,10 +6,8 @@ the session's lock and refuse a lease that is not of the current generation, so 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
-from typing import BinaryIO
 
 from agentrun import clock
 from agentrun.errors import CorruptRecord, FencedOut
@@ -24,6 +22,10 @@ from agentrun.store.deadlines import new_lease, remaining_deadline
 from agentrun.store.identity import this_process, user_name
 from agentrun.store.locks import Held
 from agentrun.store.reading import RunReader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 E = EventType
 
@@ -153,6 +155,8 @@ class RunDir(RunReader):
 
     def write_report(self, held: Held, report: Doc) -> None:
         """Puts the committed bytes in place as `report.md`, if they are not there yet."""
+        import hashlib
+
         found = self.directory.read(layout.REPORT)
         if found is not None and hashlib.sha256(found).hexdigest() == report["sha256"]:
             return

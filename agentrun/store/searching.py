@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 from agentrun.records.codec import Doc, decode
 from agentrun.store.log import Damage, Log
 from agentrun.store.needle import Needle
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 
 _CHUNK = 1 << 20
 

@@ -7,7 +7,6 @@ without.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from agentrun import clock
 from agentrun.records.message import ENDED, REPORT, Message
@@ -16,6 +15,10 @@ from agentrun.store import layout
 from agentrun.store.locks import Held
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Writer(Held):

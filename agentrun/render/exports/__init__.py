@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import NamedTuple
 
+from agentrun.named import NamedTuple
 from agentrun.records.exported import Export
 
 Write = Callable[[Export], Iterator[bytes]]

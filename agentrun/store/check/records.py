@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 from agentrun.records.codec import Doc
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import layout
 from agentrun.store.log import Damage, Log, Torn
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 
 # More damaged lines of one log than these are counted, not listed: a report of a million lines helps nobody.
 LISTED = 100
