@@ -23,7 +23,7 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="markdown, json, openai or archive (default: by the name of --output, else markdown)",
+            help="markdown, html, json, openai, atif, otlp, archive (default: by --output, else markdown)",
         ),
     ] = None,
     output: Annotated[
@@ -37,6 +37,7 @@ def export(
     \b
     agentrun export @last --output talk.md
     agentrun export @last/1 --format openai | jq length
+    agentrun export @last --format otlp | curl -H 'content-type: application/json' -d @- localhost:4318/v1/traces
     agentrun export @last --format archive | ssh tea agentrun import -
     agentrun export --all --output backup.tar
     """

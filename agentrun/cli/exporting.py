@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -10,9 +11,11 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
 from agentrun.cli.showing import warn
+from agentrun.clock import wall_seconds
 from agentrun.commands.exporting import exported
 from agentrun.commands.names import Target, find
 from agentrun.commands.outfile import new_file
+from agentrun.commands.place import Place
 from agentrun.errors import UsageError
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
@@ -20,8 +23,9 @@ from agentrun.render.exports import FORMS, form_of, writer_of
 from agentrun.render.json import json_line
 from agentrun.render.safe import shown
 
-ARCHIVE = "archive"
-_ARCHIVE_SUFFIX = ".tar"
+# Forms that are made of something else than what the writers of `FORMS` take, each with the ending that asks for it.
+ARCHIVE, PAGE = "archive", "html"
+_SUFFIXES = {".tar": ARCHIVE, ".html": PAGE}
 
 
 class Wanted(NamedTuple):
@@ -53,9 +57,10 @@ def export(options: Options, name: str | None, wanted: Wanted) -> int:
         return archive(options, name, wanted)
     if name is None:
         raise UsageError(f"--all takes whole sessions, as an archive; {form} is of one session")
-    target = find(options.place().tree, name)
+    place = options.place()
+    target = find(place.tree, name)
     damage: list[str] = []
-    pieces = writer_of(form)(exported(target, damage))
+    pieces = _page(place, target, damage) if form == PAGE else writer_of(form)(exported(target, damage))
     if wanted.output:
         written = into_file(pieces, wanted)
         say_where(options, _about(target, form), wanted.output, written)
@@ -63,6 +68,14 @@ def export(options: Options, name: str | None, wanted: Wanted) -> int:
         _to_standard_output(pieces, options)
     warn(options, damage)
     return exits.OK
+
+
+def _page(place: Place, target: Target, damage: list[str]) -> Iterator[bytes]:
+    from agentrun.commands.whole import whole
+    from agentrun.render.html import page
+
+    told = whole(place, target, damage)
+    return (text.encode("utf-8", "replace") for text in page(told.session, told.loose, told.runs, wall_seconds()))
 
 
 def into_file(pieces: Iterable[bytes], wanted: Wanted) -> Written:
@@ -90,14 +103,17 @@ def _about(target: Target, form: str) -> Doc:
 
 
 def _form(options: Options, wanted: Wanted) -> str:
-    formats = [*FORMS, ARCHIVE]
+    formats = [*FORMS, PAGE, ARCHIVE]
     if wanted.form is not None:
         if wanted.form not in formats:
             raise UsageError(f"there is no format {wanted.form!r}", hint=f"the formats are: {', '.join(formats)}")
         return wanted.form
-    if wanted.every or (wanted.output and wanted.output.lower().endswith(_ARCHIVE_SUFFIX)):
+    if wanted.every:
         return ARCHIVE
-    return (form_of(wanted.output) if wanted.output else None) or ("json" if options.json else "markdown")
+    if wanted.output is None:
+        return "json" if options.json else "markdown"
+    suffix = os.path.splitext(wanted.output)[1].lower()
+    return _SUFFIXES.get(suffix) or form_of(wanted.output) or "markdown"
 
 
 def _to_standard_output(pieces: Iterator[bytes], options: Options) -> None:

@@ -178,7 +178,7 @@ COMMANDS = {
         "Write a session, or one run of it, in a form for elsewhere.",
         ("target",),
         {
-            "--format": ("text", "markdown, json, openai or archive (default: by the name of --output, else markdown)"),
+            "--format": ("text", "markdown, html, json, openai, atif, otlp, archive (default: by --output, else markdown)"),
             "--output": ("file", "write this file (default: standard output)"),
             "-o": ("file", "write this file (default: standard output)"),
             "--overwrite": ("", "replace FILE if it is there"),

@@ -35,6 +35,16 @@ def test_in_pipes(home: Home, talk: str) -> None:
     assert b"\x1b" not in whole.out
 
 
+def test_a_page_for_a_browser(home: Home, talk: str) -> None:
+    path = home.path / "talk.html"
+    assert home.run("export", talk, "-o", str(path)).code == 0
+    page = path.read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.rstrip().endswith("</html>")
+    assert "\x1b" not in page
+    assert home.run("export", f"{talk}/1", "--format", "html").text.startswith("<!doctype html>")
+
+
 def test_a_terminal_is_not_driven(home: Home, talk: str) -> None:
     # case C22
     terminal = home.terminal("export", talk)
@@ -90,7 +100,11 @@ def test_what_cannot_be_written_leaves_nothing(home: Home, talk: str) -> None:
     ("words", "code", "said"),
     [
         (("export", "nothing-like-it"), 8, "agentrun ls"),
-        (("export", "@last", "--format", "pdf"), 2, "the formats are: markdown, json, openai, archive"),
+        (
+            ("export", "@last", "--format", "pdf"),
+            2,
+            "the formats are: markdown, json, openai, atif, otlp, html, archive",
+        ),
         (("export", "@last/7"), 8, "there is no run-7"),
         (("export", "@last", "--overwrite"), 2, "--output"),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from agentrun.records.event import Event
 from agentrun.records.exported import Export
 from agentrun.render.exports import FORMS, form_of, writer_of
 from agentrun.states import EventType as E
+from agentrun.store.inbox import Order
 from agentrun.store.redo import recording, writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
@@ -120,6 +123,87 @@ def test_the_messages_are_what_the_openai_package_takes(stopped: SessionDir) -> 
     trees.completed(stopped, "and again", "All of it.\n")
     found = written("openai", stopped)
     pydantic.TypeAdapter(list[types.ChatCompletionMessageParam]).validate_json(found, strict=True)
+
+
+def test_a_trajectory_is_what_the_models_of_the_format_take(stopped: SessionDir) -> None:
+    trees.completed(stopped, "and again", "All of it.\n")
+    found = json.loads(written("atif", stopped))
+    steps = found["steps"]
+    assert [step["source"] for step in steps] == ["user", "agent", "user", "system", "user", "agent", "agent"]
+    calls = {result["source_call_id"]: result for result in steps[1]["observation"]["results"]}
+    assert [call["tool_call_id"] for call in steps[1]["tool_calls"]] == list(calls)
+    assert calls["done"]["extra"]["status"] == "succeeded"
+    assert (calls["killed"]["extra"]["status"], calls["killed"]["extra"]["unresolved"]) == ("cancelled", True)
+    assert calls["unregistered"]["extra"]["status"] == "never started"
+    assert found["final_metrics"] == {"total_prompt_tokens": 20, "total_completion_tokens": 10, "total_steps": 7}
+    assert steps[1]["metrics"] == {"prompt_tokens": 10, "completion_tokens": 5}
+    fork = json.loads(
+        written("atif", Tree(str(Path(stopped.directory.path).parents[3]), "ann").fork_session(stopped, 2))
+    )
+    assert [step["is_copied_context"] for step in fork["steps"]] == [True, True]
+    atif = pytest.importorskip("atif")
+    for each in (found, fork):
+        atif.Trajectory.model_validate(each, strict=True)
+
+
+def spans_of(session: SessionDir, run_id: str | None = None) -> list[Doc]:
+    (resource,) = json.loads(written("otlp", session, run_id))["resourceSpans"]
+    (scope,) = resource["scopeSpans"]
+    return list(scope["spans"])
+
+
+def test_a_trace_has_a_span_for_the_run_each_request_and_each_call(stopped: SessionDir) -> None:
+    spans = spans_of(stopped)
+    run = spans[-1]
+    assert [span["name"] for span in spans] == ["chat m", *["execute_tool export"] * 4, "invoke_agent"]
+    assert all(re.fullmatch("[0-9a-f]{32}", span["traceId"]) for span in spans)
+    assert all(re.fullmatch("[0-9a-f]{16}", span["spanId"]) for span in spans)
+    assert len({span["spanId"] for span in spans}) == len(spans)
+    assert {span["traceId"] for span in spans} == {run["traceId"]}
+    assert {span["parentSpanId"] for span in spans[:-1]} == {run["spanId"]}
+    assert "parentSpanId" not in run
+    for span in spans:
+        assert int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"]) <= int(run["endTimeUnixNano"])
+        keys = {each["key"] for each in span["attributes"]}
+        assert {"gen_ai.operation.name", "gen_ai.conversation.id"} <= keys
+    assert [span.get("status", {}).get("code") for span in spans] == [None, None, 2, 2, 2, 2]
+    chat = {each["key"]: each["value"] for each in spans[0]["attributes"]}
+    assert chat["gen_ai.usage.input_tokens"] == {"intValue": "10"}
+    (reply,) = json.loads(chat["gen_ai.output.messages"]["stringValue"])
+    assert [part["type"] for part in reply["parts"]] == ["text", *["tool_call"] * 5]
+    assert spans_of(stopped) == spans
+
+
+def test_a_trace_is_what_the_protocol_takes(stopped: SessionDir) -> None:
+    trace_pb2 = pytest.importorskip("opentelemetry.proto.trace.v1.trace_pb2")
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    trees.completed(stopped, "and again", "All of it.\n")
+    text = written("otlp", stopped).decode()
+    # The mapping of protobuf has bytes in base 64; OTLP has the ids in hexadecimal, which is what stands there.
+    based = re.sub(
+        r'"(traceId|spanId|parentSpanId)":"([0-9a-f]+)"',
+        lambda found: f'"{found[1]}":"{base64.b64encode(bytes.fromhex(found[2])).decode()}"',
+        text,
+    )
+    parsed = json_format.Parse(based, trace_pb2.TracesData())
+    spans = parsed.resource_spans[0].scope_spans[0].spans
+    assert {len(span.trace_id) for span in spans} == {16}
+    assert {len(span.span_id) for span in spans} == {8}
+    assert len({span.trace_id for span in spans}) == 2
+
+
+def test_a_run_that_a_call_began_is_linked_with_the_call(tree: Tree, session: SessionDir) -> None:
+    executor = Executor(session, trees.accept(session).run_id)
+    executor.deliver()
+    reply(executor, "op-1", "turn-1", "", "c")
+    register(executor, "op-2", "c")
+    start(executor, "op-2")
+    executor.die()
+    child = tree.create_session(session_id="s2")
+    parent = {"sessionId": "s1", "runId": "run-1", "operationId": "op-2"}
+    trees.accept(child, order=Order(parent_run=parent))
+    call = spans_of(session)[1]
+    assert spans_of(child)[0]["links"] == [{"traceId": call["traceId"], "spanId": call["spanId"]}]
 
 
 def test_a_report_is_told_once_with_what_agentrun_added(session: SessionDir) -> None:

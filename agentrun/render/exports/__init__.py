@@ -27,6 +27,8 @@ FORMS = {
     "markdown": Form("markdown", (".md", ".markdown"), "to read"),
     "json": Form("stored", (".json",), "everything, as it is stored"),
     "openai": Form("openai_messages", (".openai.json",), "a list of chat messages, as the OpenAI API takes it"),
+    "atif": Form("atif", (".atif.json",), "a trajectory, for training and evaluation"),
+    "otlp": Form("otlp", (".otlp.json",), "OpenTelemetry traces"),
 }
 
 
