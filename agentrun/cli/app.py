@@ -265,7 +265,7 @@ def show(
     """
     from agentrun.cli import showing
 
-    look = showing.Look(messages, operations, report, since, tail, raw, timeline, html, overwrite)
+    look = showing.Look(messages, operations, report, since, tail, raw, timeline, html, overwrite, follow)
     return showing.follow(ctx.obj, session, look) if follow else showing.show(ctx.obj, session, look)
 
 

@@ -38,10 +38,13 @@ class Look(NamedTuple):
     html: str | None = None
     overwrite: bool = False
 
+    is_followed: bool = False
+
     @property
     def forms(self) -> list[str]:
         """What of it was asked for, as options."""
         asked = {
+            "-f": self.is_followed,
             "--messages": self.messages,
             "--operations": self.operations,
             "--report": self.report,
@@ -49,6 +52,29 @@ class Look(NamedTuple):
             "--html": self.html is not None,
         }
         return [name for name, is_asked in asked.items() if is_asked]
+
+    @property
+    def narrowing(self) -> list[str]:
+        """What it was narrowed by, as options."""
+        asked = {
+            "--since": self.since is not None,
+            "--tail": self.tail is not None,
+            "--raw": self.raw,
+            "--overwrite": self.overwrite,
+        }
+        return [name for name, is_asked in asked.items() if is_asked]
+
+
+# What each form can be narrowed by; with another it would mean nothing, and is refused.
+_TAKES: dict[str, frozenset[str]] = {
+    "": frozenset({"--since", "--tail"}),
+    "-f": frozenset({"--since"}),
+    "--messages": frozenset({"--since", "--tail", "--raw"}),
+    "--operations": frozenset({"--since", "--tail"}),
+    "--report": frozenset({"--raw"}),
+    "--timeline": frozenset({"--tail"}),
+    "--html": frozenset({"--overwrite"}),
+}
 
 
 def show(options: Options, name: str, look: Look) -> int:
@@ -74,12 +100,18 @@ def show(options: Options, name: str, look: Look) -> int:
 def _check(look: Look) -> None:
     """Raises UsageError for options that do not go together."""
     forms = look.forms
-    if len(forms) > 1 and forms != ["--timeline", "--html"]:
+    if forms == ["--timeline", "--html"]:
+        forms = ["--html"]  # which has the timeline in it
+    if len(forms) > 1:
         raise UsageError(f"{' and '.join(forms)} exclude each other", hint="ask for one after the other")
-    if look.overwrite and look.html is None:
-        raise UsageError(
-            "--overwrite is about the file of --html", hint="agentrun show SESSION --html FILE --overwrite"
-        )
+    form = forms[0] if forms else ""
+    for option in look.narrowing:
+        if option not in _TAKES[form]:
+            others = [name for name, takes in _TAKES.items() if name and option in takes]
+            raise UsageError(
+                f"{option} means nothing {f'with {form}' if form else 'here'}",
+                hint=f"it goes with: {', '.join(others)}",
+            )
 
 
 def follow(options: Options, name: str, look: Look) -> int:
@@ -87,10 +119,7 @@ def follow(options: Options, name: str, look: Look) -> int:
     from agentrun.cli.audience import audience_for
     from agentrun.cli.watching import watch
 
-    if look.forms:
-        raise UsageError(
-            f"-f watches all of a run, so it does not go with {look.forms[0]}", hint="leave one of them out"
-        )
+    _check(look)
     target = find(options.place().tree, name)
     named = Target(target.session, target.run().run_id)
     return watch(options, named, audience_for(options, patient=True), with_report=True, since=look.since or 0)
@@ -160,6 +189,11 @@ def _show_picture(options: Options, place: Place, target: Target, look: Look) ->
 
 
 def _show_session(options: Options, target: Target, look: Look) -> None:
+    if look.since is not None:
+        raise UsageError(
+            "--since counts the messages or the events, so of a session it needs --messages",
+            hint=f"agentrun show {target.session.session_id} --messages --since {look.since}",
+        )
     unreadable: list[AgentrunError] = []
     view = showing.session_view(target.session, unreadable, look.tail or showing.NEWEST)
     if options.json:
@@ -172,7 +206,7 @@ def _show_session(options: Options, target: Target, look: Look) -> None:
 def _show_run(options: Options, target: Target, look: Look) -> None:
     run_dir = target.run()
     tail = look.tail or showing.NEWEST
-    detail = showing.run_detail(target.session, run_dir, tail)
+    detail = showing.run_detail(target.session, run_dir, tail, look.since)
     if detail.view.run.children:
         from agentrun.commands.children import child_views
 

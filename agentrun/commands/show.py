@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import merge
 
+from agentrun import ids
 from agentrun.commands.names import Target
 from agentrun.errors import AgentrunError
 from agentrun.records.event import Event
 from agentrun.records.message import ENDED, REPORT, Message
-from agentrun.records.timeline import RunRecord, timeline_of
+from agentrun.records.timeline import Bar, RunRecord, timeline_of
 from agentrun.records.views import RunDetail, RunView, SessionView, input_states
 from agentrun.states import RunStatus
 from agentrun.store.layout import DRAFT
@@ -39,20 +40,25 @@ def session_view(session: SessionDir, on_damage: list[AgentrunError], tail: int 
     Raises CorruptRecord if the session itself cannot be read.
     """
     views: list[RunView] = []
-    for run_id in session.newest_run_ids(tail):
+    names = session.newest_run_ids(tail)
+    for run_id in names:
         try:
             views.append(session.run(run_id).view())
         except AgentrunError as error:
             on_damage.append(error)
-    return SessionView(session.read(), tuple(views))
+    older = (ids.run_number(names[-1]) or 1) - 1 if names else 0
+    return SessionView(session.read(), tuple(views), older)
 
 
-def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST) -> RunDetail:
-    """A run with its newest messages and operations. Raises CorruptRecord."""
-    return run_record(session, run_dir, tail).detail
+def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST, since: int | None = None) -> RunDetail:
+    """A run with its newest messages and operations; of the latter those of which events from `since` on tell.
+
+    Raises CorruptRecord.
+    """
+    return run_record(session, run_dir, tail, since).detail
 
 
-def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL) -> RunRecord:
+def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL, since: int | None = None) -> RunRecord:
     """The same with its newest operations against time. Raises CorruptRecord."""
     view = told(run_dir)
     events = [event for _, event in run_dir.events.lasting(run_dir.event)]
@@ -60,15 +66,24 @@ def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL) -> RunReco
     session.messages.sync_for_reading()
     every_input = [message for message in messages if message.is_input]
     timeline = timeline_of(events)
-    bars = timeline.bars[-tail:]
+    bars = _told_since(timeline.bars, events, since)
     detail = RunDetail(
         view=view,
-        operations=tuple(bar.operation for bar in bars),
+        operations=tuple(bar.operation for bar in bars[-tail:]),
         messages=messages,
         inputs=input_states(view.run, every_input, events),
         report=run_dir.report(),
+        earlier=max(len(bars) - tail, 0),
     )
-    return RunRecord(detail, timeline._replace(bars=bars))
+    return RunRecord(detail, timeline._replace(bars=bars[-tail:]))
+
+
+def _told_since(bars: tuple[Bar, ...], events: list[Event], since: int | None) -> tuple[Bar, ...]:
+    """Those of which events from number `since` on tell."""
+    if since is None:
+        return bars
+    named = {event.payload.get("operationId") for event in events if event.seq >= since}
+    return tuple(bar for bar in bars if bar.operation.operation_id in named)
 
 
 def told(run_dir: RunDir) -> RunView:

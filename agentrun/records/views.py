@@ -61,10 +61,11 @@ class InputState(NamedTuple):
 
 
 class SessionView(NamedTuple):
-    """A session and its runs, newest first."""
+    """A session and its runs, newest first; `older` is how many there are before them."""
 
     session: Session
     runs: tuple[RunView, ...]
+    older: int = 0
 
 
 class Group(StrEnum):
@@ -161,7 +162,7 @@ class Child(NamedTuple):
 class RunDetail(NamedTuple):
     """A run with what happened in it, in order. `inputs` says what became of each of the user's messages.
 
-    `children` are the runs that it began.
+    `children` are the runs that it began, `earlier` is how many operations there are before those given.
     """
 
     view: RunView
@@ -170,6 +171,7 @@ class RunDetail(NamedTuple):
     inputs: tuple[InputState, ...]
     report: str | None
     children: tuple[Child, ...] = ()
+    earlier: int = 0
 
 
 class Accepted(NamedTuple):

@@ -23,6 +23,7 @@ def attention(view: RunView, screen: Screen, now: float | None = None) -> list[s
         *_overdue(view, screen),
         *question(view, screen, now),
         *unresolved(view.run.unresolved_operations, screen),
+        *_how_to_settle(view, screen),
     ]
 
 
@@ -55,6 +56,13 @@ def unresolved(operations: tuple[Operation, ...], screen: Screen) -> list[str]:
         return []
     head = _marked(NOTE, "unresolved: what these did outside is not known", screen)
     return [head, *(f"  {_unresolved(operation, screen)}" for operation in operations)]
+
+
+def _how_to_settle(view: RunView, screen: Screen) -> list[str]:
+    """How to say what became of what is unresolved, once nobody else will find out."""
+    if not view.run.is_over or not view.run.unresolved_operations:
+        return []
+    return [_hint("say how they ended with", f"reconcile {full_id(view, screen)}")]
 
 
 def hints_after_send(view: RunView, screen: Screen) -> list[str]:

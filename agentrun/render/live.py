@@ -19,10 +19,10 @@ from agentrun.records.views import RunDetail, RunView
 from agentrun.render import hints
 from agentrun.render.region import Region, Stream
 from agentrun.render.safe import excerpt, tail
-from agentrun.render.theme import QUESTION, USER, Screen, Span, Style, line, marked, run_status, say
+from agentrun.render.theme import NOTE, QUESTION, USER, Screen, Span, Style, line, marked, run_status, say
 from agentrun.render.times import moment, running_time
 from agentrun.render.told import Told
-from agentrun.render.transcript import operation_head
+from agentrun.render.transcript import operation_head, usage_words
 from agentrun.states import EventType
 
 # Ten drawings a second look smooth; more cost the terminal and the reader more than they tell.
@@ -30,7 +30,7 @@ from agentrun.states import EventType
 _BETWEEN_DRAFTS, _BETWEEN_EVENTS, _BETWEEN_AGES = 0.1, 0.02, 1.0
 _USUAL_ROWS = 24
 # The region stays small, so that what is printed above it stays in sight.
-_MOST_ROWS, _MOST_OPERATIONS, _MOST_INPUTS, _DRAFT_ROWS = 10, 4, 2, 2
+_MOST_ROWS, _MOST_OPERATIONS, _MOST_INPUTS, _MOST_UNRESOLVED, _DRAFT_ROWS = 12, 4, 2, 2, 2
 
 
 class Live:
@@ -166,14 +166,22 @@ class Live:
             *_draft_rows(self._draft, screen),
             *_question_rows(run, screen),
             *_input_rows(self._told.waiting_inputs, screen),
+            *_unresolved_rows(run.unresolved_operations, screen),
         ]
         # One row is left for the cursor's line below, lest the terminal scrolls the first one away.
         return rows[: max(min(_MOST_ROWS, self._size()[1] - 1), 1)]
 
 
 def _status_row(run: Run, told: Told, screen: Screen, now: float) -> str:
+    """How it stands: the turn, how long, how much of its time is left, and what it has used."""
     begun = moment(run.started_at) if told.is_going_on else None
-    words = [say(told.turn_id or "", screen), running_time(now - begun) if begun is not None else ""]
+    until = moment(run.timeout_at) if told.is_going_on else None
+    words = [
+        say(told.turn_id or "", screen),
+        running_time(now - begun) if begun is not None else "",
+        f"{running_time(until - now)} left" if until is not None else "",
+        *usage_words(run.usage | {"turns": 0}),  # the turn is named
+    ]
     more = "".join(f"  {word}" for word in words if word)
     return line([*run_status(RunView(run, run.status, "alive"), screen), Span(more, Style.DIM)], screen, screen.width)
 
@@ -218,4 +226,12 @@ def _input_rows(waiting: list[Message], screen: Screen) -> list[str]:
         head = Span(f" #{message.seq} {say(message.mode or '', screen)} waiting", Style.CARE)
         text = Span(f"  {excerpt(message.text, screen.width, unicode=screen.unicode)}")
         rows.append(line([Span("  "), marked(USER, screen), head, text], screen, screen.width))
+    return rows
+
+
+def _unresolved_rows(operations: tuple[Operation, ...], screen: Screen) -> list[str]:
+    rows = []
+    for operation in operations[:_MOST_UNRESOLVED]:
+        name = f" {say(operation.operation_id, screen)}  {say(operation.name, screen)}  unresolved"
+        rows.append(line([Span("  "), marked(NOTE, screen), Span(name, Style.CARE)], screen, screen.width))
     return rows

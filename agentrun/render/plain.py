@@ -54,8 +54,9 @@ def session_text(view: SessionView, screen: Screen, now: float | None = None) ->
     ids = max((len(run.run.run_id) for run in view.runs), default=0)
     for run in view.runs:
         lines.append(_run_row(run, ids, screen, now))
-        if not run.run.is_over:
-            lines += [f"    {each}" for each in hints.attention(run, screen, now)]
+        lines += [f"    {each}" for each in hints.attention(run, screen, now)]
+    if view.older:
+        lines.append(line([Span(f"  {view.older:,} older: --tail {len(view.runs) + view.older}", Style.DIM)], screen))
     if not view.runs:
         lines.append("  no runs yet")
     return _text(lines)
@@ -80,6 +81,11 @@ def run_text(detail: RunDetail, screen: Screen, now: float | None = None) -> str
     now = time.time() if now is None else now
     view = detail.view
     lines = [run_head(view, screen, now), *_origin(view, screen), *_reason(view, screen), ""]
+    if detail.earlier:
+        count = len(detail.operations) + detail.earlier
+        lines.append(
+            line([Span(f"{detail.earlier:,} earlier operations are left out: --tail {count}", Style.DIM)], screen)
+        )
     lines += conversation(detail, screen)
     lines += _children(detail, screen)
     needs = hints.attention(view, screen, now)

@@ -105,21 +105,3 @@ def test_a_run_that_cannot_be_read_hides_no_other(home: Home, told: str) -> None
     assert str(log) in shown.said
     warned = home.run("show", told, "--timeline", "--json")
     assert json.loads(warned.err.splitlines()[0])["warning"]["code"] == "damaged"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--timeline", "--report"],
-        ["--messages", "--operations"],
-        ["--html", "x.html", "--messages"],
-        ["--overwrite"],
-        ["-f", "--timeline"],
-        ["-f", "--html", "x.html"],
-    ],
-)
-def test_what_does_not_go_together_is_wrong_usage(home: Home, arguments: list[str]) -> None:
-    refused = home.run("show", home.new(), *arguments, cwd=home.path)
-    assert refused.code == 2
-    assert "\n  " in refused.said  # what to type instead
-    assert not (home.path / "x.html").exists()

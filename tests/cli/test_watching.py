@@ -139,6 +139,41 @@ def test_the_parts_of_a_run(home: Home, done: str) -> None:
     assert [doc["seq"] for doc in home.run("show", session, "--messages", "--tail", "1", "--json").docs] == [2]
 
 
+def test_a_part_of_a_run_and_what_is_left_out_is_said(home: Home, done: str) -> None:
+    (calls,) = home.events(done, "tool.registered")[-1:]
+    shown = home.run("show", done, "--tail", "2").text
+    assert "2 earlier operations are left out: --tail 4" in shown
+    assert ("op-2" in shown, "op-3" in shown, "op-4" in shown) == (False, True, True)
+    later = home.run("show", done, "--since", str(calls["seq"])).text
+    assert ("op-1" in later, "op-3" in later, "op-4" in later) == (False, True, True)
+    session = done.partition("/")[0]
+    home.run("send", session, "again")
+    assert "1 older: --tail 2" in home.run("show", session, "--tail", "1").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--timeline", "--report"], "one after the other"),
+        (["--messages", "--operations"], "one after the other"),
+        (["--html", "x.html", "--messages"], "one after the other"),
+        (["-f", "--timeline"], "one after the other"),
+        (["--overwrite"], "it goes with: --html"),
+        (["--raw"], "it goes with: --messages, --report"),
+        (["--operations", "--raw"], "it goes with: --messages, --report"),
+        (["--report", "--tail", "2"], "it goes with: --messages, --operations, --timeline"),
+        (["--html", "x.html", "--since", "2"], "it goes with: -f, --messages, --operations"),
+        (["-f", "--tail", "2"], "it goes with: --messages, --operations, --timeline"),
+        (["--since", "2"], "--messages --since 2"),
+    ],
+)
+def test_an_option_that_would_mean_nothing_is_refused(arguments: list[str], hint: str, home: Home) -> None:
+    refused = home.run("show", home.new(), *arguments, cwd=home.path)
+    assert refused.code == 2
+    assert hint in refused.said
+    assert not (home.path / "x.html").exists()
+
+
 def test_a_run_without_a_report_says_so(home: Home, held: str) -> None:
     missing = home.run("show", held, "--report")
     assert (missing.code, missing.out) == (8, b"")

@@ -61,7 +61,7 @@ def test_the_region_shows_what_goes_on(busy: Any, watching: Callable[..., Any]) 
     assert watch.terminal.shown == [
         "› #1 prompt  delivered (turn-1)",
         "  analyse why revenue dropped",
-        "● running  1m 04s",
+        "● running  1m 04s  2 tool calls",
         '  ● op-1  query_sales  1m 03s  {"sql":"select 1"}',
         '  ● op-2  query_traffic  1m 02s  {"sql":"select 2"}',
         "  › #2 steer waiting  only new products",
@@ -192,7 +192,7 @@ def test_a_stop_and_what_it_leaves(story: Callable[..., Any], watching: Callable
     watch.tell(run)
     assert watch.terminal.shown[2:] == [
         "! stop asked by ann@tea: enough",
-        "◌ cancelling  3s",
+        "◌ cancelling  3s  1 tool call",
         "  ● op-1  export_rows  2s  remote id job-99",
     ]
     run.message("user", "steer", "too late")
@@ -208,6 +208,25 @@ def test_a_stop_and_what_it_leaves(story: Callable[..., Any], watching: Callable
         "  reason: enough",
         "! unresolved: what these did outside is not known",
         "  op-1  export_rows  cancelled  remote id job-99",
+        "  say how they ended with: agentrun reconcile session-0r5k/run-1",
+    ]
+
+
+def test_what_is_left_of_the_budget_and_what_is_unresolved_are_in_the_region(
+    story: Callable[..., Any], watching: Callable[..., Any]
+) -> None:
+    run = story().accepted()
+    run.event("run.started", after=0, timeoutAt="2026-01-02T03:14:05.000Z")
+    run.delivered(1, "turn-1")
+    run.asks_model(1, "turn-1")
+    run.model_says(1, "Exporting.", calls=True, usage={"inputTokens": 1200, "outputTokens": 34, "costUsd": 0.0125})
+    run.tool(2, "turn-1", "export_rows", effect="write")
+    run.tool_ends(2, "unknown", error="no answer", mayHaveEffects=True)
+    watch = watching(now=run.now)
+    watch.tell(run)
+    assert watch.terminal.shown[-2:] == [
+        "● running, 1 unresolved  turn-1  4s  9m 55s left  1 tool call  1,234 tokens  $0.0125",
+        "  ! op-2  export_rows  unresolved",
     ]
 
 
@@ -239,7 +258,7 @@ def test_a_resize_redraws_the_region_and_keeps_the_record(
     shown = watch.terminal.shown
     assert len(shown) == 5
     assert shown[0].startswith("› #1 prompt")
-    assert shown[2] == "● running  2s"
+    assert shown[2].startswith("● running  2s")
     assert shown[3].startswith("  ● op-1  query_s")
     busy.tool_ends(1)
     watch.tell(busy)
@@ -247,7 +266,10 @@ def test_a_resize_redraws_the_region_and_keeps_the_record(
     watch.tick(1)
     # What was printed on a narrow screen was cut for it, and stays.
     assert watch.terminal.shown[2].startswith("✓ op-1  query_sale")
-    assert watch.terminal.shown[3:] == ["● running  3s", '  ● op-2  query_traffic  1s  {"sql":"select 2"}']
+    assert watch.terminal.shown[3:] == [
+        "● running  3s  2 tool calls",
+        '  ● op-2  query_traffic  1s  {"sql":"select 2"}',
+    ]
 
 
 def test_the_region_never_scrolls(story: Callable[..., Any], watching: Callable[..., Any]) -> None:

@@ -84,7 +84,7 @@ def test_a_clock_that_is_set_back_stops_nothing(busy: Any, watching: Callable[..
     watch.tell(busy)
     watch.now -= 86400
     watch.live.tick()
-    assert "● running  0s" in watch.terminal.shown
+    assert "● running  0s  2 tool calls" in watch.terminal.shown
     assert (watch.live.next_tick() or 0) <= 1
 
 

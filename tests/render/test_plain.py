@@ -73,6 +73,7 @@ def test_a_cancelled_run_shows_what_it_left(story: Callable[..., Any], plain_scr
         "\n"
         "! unresolved: what these did outside is not known\n"
         "  op-1  export_rows  cancelled  remote id job-99\n"
+        "  say how they ended with: agentrun reconcile session-0r5k/run-3\n"
     )
 
 
