@@ -22,7 +22,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-local test test-all exhaustive quick check static format-check lint types layers docs-check \
+.PHONY: help demo demo-local test faults test-all exhaustive soak quick check static format-check lint types layers docs-check \
 	format docs mutants setup setup-all clean remake
 
 help: ## list the targets
@@ -34,19 +34,26 @@ demo: $(VENV)/runtime.stamp ## play the main job: a review of a live stream, in 
 demo-local: $(VENV)/local.stamp ## talk to a small model on this machine, and let it drive a tool (200 MB to download)
 	PATH="$(abspath $(VENV))/bin:$$PATH" sh examples/local-model/play.sh
 
+# tests/faults, which wears out this machine's disk and patience, has a target of its own.
 test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" chooses)
-	$(PYTEST) -m "not exhaustive"
+	$(PYTEST) -m "not exhaustive" --ignore=tests/faults
+
+faults: $(VENV)/dev.stamp ## the fault harness, a sample of each kind: kill, power cut, errors, load; says what it skips
+	$(PYTEST) -m "not exhaustive" tests/faults
+
+soak: $(VENV)/dev.stamp ## many runs under random kills, cancels and recoveries, and many starts at once
+	$(PYTEST) -m soak
 
 test-all: $(VENV)/dev.stamp ## all tests, also the exhaustive ones
 	$(PYTEST)
 
-exhaustive: $(VENV)/dev.stamp ## the exhaustive tests alone: every system call, every moment; ten minutes and more
+exhaustive: $(VENV)/dev.stamp ## what `make faults` samples, whole: every system call, every moment; ten minutes and more
 	$(PYTEST) -m exhaustive
 
 quick: $(VENV)/dev.stamp ## the quick tests alone
 	$(PYTEST) -m "not slow and not exhaustive"
 
-check: static test ## format, lint, types, layers, freshness of the docs, tests
+check: static test faults ## format, lint, types, layers, freshness of the docs, tests
 
 static: format-check lint types layers docs-check ## all of check but the tests
 

@@ -15,6 +15,9 @@ from hypothesis import HealthCheck, settings
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
 
+# pytest's importlib mode puts no folder of tests on the path.
+sys.path.insert(0, str(Path(__file__).with_name("support")))
+
 # A busy machine is no failure, and a test that passed passes again.
 settings.register_profile("agentrun", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("agentrun")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyte
 import pytest
+import warm
 
 T = TypeVar("T")
 Doc = dict[str, Any]
@@ -76,7 +77,7 @@ def shell_code(code: int) -> int:
 class Running:
     """A command that goes on while the test does other things."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | warm.Warm) -> None:
         self.process = process
         self.pid = process.pid
 
@@ -268,15 +269,10 @@ class Home:
         **kwargs: Any,
     ) -> Result:
         """Runs a command to its end, its standard output and standard error being pipes."""
-        done = subprocess.run(
-            self.argv(*arguments),
-            input=stdin,
-            env=self.env | dict(env or {}),
-            capture_output=True,
-            timeout=patience,
-            check=False,
-            **kwargs,
-        )
+        words = [os.fsdecode(each) for each in arguments]
+        streams: Doc = {"stdin": None} if stdin is None else {}
+        environment = self.env | dict(env or {})
+        done = warm.run(words, environment, text=stdin, timeout=patience, **(streams | kwargs))
         return Result(shell_code(done.returncode), done.stdout, done.stderr)
 
     def shell(self, script: str, *arguments: str, patience: float = PATIENCE) -> Result:
@@ -295,7 +291,8 @@ class Home:
     def start(self, *arguments: str | bytes, env: Mapping[str, str] | None = None, **kwargs: Any) -> Running:
         """Starts a command in pipes."""
         streams: Doc = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        running = Running(subprocess.Popen(self.argv(*arguments), env=self.env | dict(env or {}), **(streams | kwargs)))
+        words = [os.fsdecode(each) for each in arguments]
+        running = Running(warm.popen(words, self.env | dict(env or {}), **(streams | kwargs)))
         self._open.append(running)
         return running
 

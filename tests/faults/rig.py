@@ -22,9 +22,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import warm
 from history import Ledger, messages_of, problems, runs_of
 
 Doc = dict[str, Any]
+Started = subprocess.Popen[bytes] | warm.Warm
 
 # Generous: a busy machine is no failure.
 PATIENCE = 40.0
@@ -38,6 +40,9 @@ CHANGING = (
     "openat", "write", "pwrite64", "writev", "fsync", "fdatasync", "rename", "renameat", "renameat2", "link", "linkat",
     "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "ftruncate", "flock",
 )  # fmt: skip
+
+# How a command that waits for its tracer finds that it is there (`warm_server`); nothing of agentrun calls it.
+PROBED_BY = "truncate"
 
 _CHANGES_NOTHING = re.compile(r"^openat(?!.*O_CREAT)|LOCK_UN|LOCK_SH|= -1 ENOENT")
 
@@ -148,49 +153,55 @@ class Stage:
         self._kept = base / "kept"
         self._trace = base / "trace"
         self.stops = base / "stops"
+        # The process of the command that is, or was last, under strace.
+        self.traced = 0
         self._paths: list[str] = []
         self._executors: set[int] = set()
-        unwanted = ("AGENTRUN_", "PYTHON")
+        unwanted = ("AGENTRUN_", "PYTHON", "LC_")
         environment = {k: v for k, v in os.environ.items() if k == "PYTHONPATH" or not k.startswith(unwanted)}
         self.environment: Mapping[str, str] = environment | {
             "AGENTRUN_ROOT": str(self.root),
             "AGENTRUN_CONFIG": str(self.config),
+            "LANG": "C.UTF-8",
         }
 
     # --- commands
 
     def run(self, *words: str, before: Iterable[str] = (), text: str | None = None) -> Done:
         """Runs a command to its end; what it acknowledged goes into the ledger."""
-        argv = [*before, sys.executable, "-m", "agentrun", *words, "--json"]
-        done = subprocess.run(
-            argv, env=self.environment, cwd=self.base, stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=PATIENCE, check=False,
-        )  # fmt: skip
-        out, err = done.stdout.decode(), done.stderr.decode()
-        self.ledger.heard(out, text=text)
-        return Done(done.returncode, out, err)
+        if before:
+            argv = [*before, sys.executable, "-m", "agentrun", *words, "--json"]
+            done = subprocess.run(
+                argv, env=self.environment, cwd=self.base, stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=PATIENCE, check=False,
+            )  # fmt: skip
+        else:
+            done = warm.run([*words, "--json"], self.environment, timeout=PATIENCE, cwd=self.base)
+        return self._heard(done.returncode, done.stdout, done.stderr, text)
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def _heard(self, code: int, out: bytes, err: bytes, text: str | None) -> Done:
+        self.ledger.heard(out.decode(), text=text)
+        return Done(code, out.decode(), err.decode())
+
+    def start(self, *words: str) -> Started:
         """Starts a command; its output is of no interest."""
         null = subprocess.DEVNULL
-        argv = [sys.executable, "-m", "agentrun", *words, "--json"]
-        return subprocess.Popen(argv, env=self.environment, cwd=self.base, stdin=null, stdout=null, stderr=null)
+        streams = {"stdin": null, "stdout": null, "stderr": null}
+        return warm.popen([*words, "--json"], self.environment, cwd=self.base, **streams)
 
-    def ready(self, *words: str) -> subprocess.Popen[bytes]:
-        """A command that has loaded what it needs, and acts when it reads a line."""
-        code = "import sys, agentrun.cli.app, agentrun.cli.main as main; print(flush=True); input(); main.main()"
-        argv = [sys.executable, "-c", code, *words, "--json"]
+    def ready(self, *words: str, gate: Path | None = None) -> warm.Warm:
+        """A command that acts at once, or as soon as the file `gate` is there; its outputs are pipes."""
         pipe = subprocess.PIPE
-        process = subprocess.Popen(argv, env=self.environment, cwd=self.base, stdin=pipe, stdout=pipe, stderr=pipe)
-        assert process.stdout is not None
-        process.stdout.readline()
-        return process
+        streams: Doc = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
+        return warm.Warm(
+            [*words, "--json"], self.environment, cwd=self.base, probe=str(gate) if gate else None, **streams
+        )
 
-    def act(self, process: subprocess.Popen[bytes], text: str | None = None) -> Done:
-        """Lets a command act that is `ready`, and waits for its end."""
-        out, err = process.communicate(b"\n", timeout=PATIENCE)
-        self.ledger.heard(out.decode(), text=text)
-        return Done(process.returncode, out.decode(), err.decode())
+    def end(self, process: Started, text: str | None = None) -> Done:
+        """Waits for the end of a command that was begun with pipes."""
+        out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode is not None
+        return self._heard(process.returncode, out, err, text)
 
     def send(self, text: str, *words: str) -> Done:
         """Sends a text to the session."""
@@ -219,7 +230,7 @@ class Stage:
         calls = []
         for line in self._trace.read_text(errors="replace").splitlines():
             found = re.match(r"(\w+)\(", line)
-            if not found:
+            if not found or found[1] == PROBED_BY:
                 continue
             counted[found[1]] += 1
             # What changes nothing is left out: dying there is the same as dying at the next call.
@@ -229,9 +240,8 @@ class Stage:
 
     def _traced(self, words: Iterable[str], paths: Iterable[str]) -> list[str]:
         """Runs the command, writing its calls to the trace; returns the paths of the tree that occur there."""
-        only = [part for path in paths for part in ("-P", path)]
-        before = ["strace", "-y", "-qq", "-s", "120", "-o", str(self._trace), *only]
-        done = self.run(*words, before=[*before, "-e", f"trace={_names()}"])
+        options = ["-y", "-s", "120", "-o", str(self._trace), "-e", f"trace={_names()}"]
+        done = self._under_strace(options, paths, words)
         assert done.code in (DONE, WAITING, NOT_OVER), done
         lines = self._trace.read_text(errors="replace")
         root = re.escape(str(self.root))
@@ -240,13 +250,29 @@ class Stage:
 
     def interrupted(self, call: Call, fault: str, *words: str, text: str | None = None) -> Done:
         """Runs the command with `fault` (`signal=KILL`, `error=ENOSPC`) at the call."""
-        paths = [part for path in self._paths for part in ("-P", path)]
+        inject = f"inject={call.name}:{fault}:when={call.number}"
         self.stops.unlink(missing_ok=True)
-        before = [
-            "strace", "-qqq", "-o", str(self.stops), *paths, "-e", f"trace={_names()}",
-            "-e", f"inject={call.name}:{fault}:when={call.number}",
-        ]  # fmt: skip
-        return self.run(*words, before=before, text=text)
+        options = ["-o", str(self.stops), "-e", f"trace={_names()}", "-e", inject]
+        return self._under_strace(options, self._paths, words, text)
+
+    def _under_strace(
+        self, options: Iterable[str], paths: Iterable[str], words: Iterable[str], text: str | None = None
+    ) -> Done:
+        """Runs the command with strace attached before its first step. Without `paths` it sees every call."""
+        paths = list(paths)
+        pipe = subprocess.PIPE
+        streams: Doc = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
+        probe = str(self.base / "is-traced")
+        process = warm.Warm([*words, "--json"], self.environment, cwd=self.base, probe=probe, **streams)
+        self.traced = process.pid
+        only = [part for path in [*paths, probe] for part in ("-P", path)] if paths else []
+        argv = ["strace", "-qqq", *only]
+        argv += [*options, "-e", f"inject={PROBED_BY}:retval=0", "-p", str(process.pid)]
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as tracer, process:
+            out, err = process.communicate(timeout=PATIENCE)
+            assert process.returncode is not None
+            tracer.wait(PATIENCE)
+            return self._heard(process.returncode, out, err, text)
 
     def held_at(self, call: Call, *words: str, text: str | None = None) -> Held | None:
         """Begins the command and stops it right after the call; None if the call did not come, and it has ended."""
@@ -405,16 +431,15 @@ class Held:
         work = lambda: self._ended.append(stage.interrupted(call, "signal=STOP", *words, text=text))  # noqa: E731
         self._thread = threading.Thread(target=work)
         self._thread.start()
-        self.pid = self._stopped(os.fsencode(words[0]))
+        self.pid = self._stopped()
 
-    def _stopped(self, verb: bytes) -> int | None:
+    def _stopped(self) -> int | None:
         # One that is traced looks stopped at each call; the tracer alone knows which stop is to last.
         while not (self._stage.stops.exists() and b"stopped by SIGSTOP" in self._stage.stops.read_bytes()):
             if not self._thread.is_alive():
                 return None
             time.sleep(0.005)
-        (pid,) = [pid for pid in self._stage.processes() if _command_line(pid)[1:4] == [b"-m", b"agentrun", verb]]
-        return pid
+        return self._stage.traced
 
     def go_on(self) -> None:
         """Lets it go on."""
@@ -513,7 +538,12 @@ def inputs_of(stage: Stage) -> list[Doc]:
 
 
 def _is_alive(pid: int) -> bool:
-    return _state(pid) not in (b"", b"Z", b"X")
+    state = _state(pid)
+    if state == b"Z":
+        # Its first thread is gone; as long as another one is not, its files are open and its locks held.
+        with suppress(OSError):
+            return len(os.listdir(f"/proc/{pid}/task")) > 1
+    return state not in (b"", b"Z", b"X")
 
 
 def _state(pid: int) -> bytes:
@@ -540,7 +570,7 @@ def _strings(pid: int, name: str) -> list[bytes]:
 
 def _names() -> str:
     # A `?` lets strace pass over what this machine's processor does not have.
-    return ",".join(f"?{name}" for name in CHANGING)
+    return ",".join([*(f"?{name}" for name in CHANGING), PROBED_BY])
 
 
 def _contents(root: Path) -> dict[str, bytes]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 from history import Run, messages_of, runs_of
-from rig import CANCELLED, CONFLICT, DONE, NOT_OVER, SESSION, Call, Done, Held, Stage, has_strace, until
+from rig import CANCELLED, CONFLICT, DONE, NOT_OVER, SESSION, Call, Done, Held, Stage, Started, has_strace, until
 from situations import a_session
 
 WHY_NOT = has_strace()
@@ -88,17 +87,12 @@ def _judge_each(stage: Stage, calls: list[Call], cancel: Callable[[Stage, Held],
 def _by_command(stage: Stage, held: Held) -> int:
     """Cancels while the executor stands still; one that stands still with the session's lock goes on before that."""
     canceller = stage.ready("cancel", f"{SESSION}/run-1")
-    assert canceller.stdin is not None
-    canceller.stdin.write(b"\n")
-    canceller.stdin.flush()
     if _is_locked(stage):
         until(lambda: _waits_for_the_session(stage, canceller), "the canceller waiting for the lock")
     else:
         until(lambda: canceller.poll() is not None, "the cancel being stored")
     held.go_on()
-    out, _ = canceller.communicate()
-    stage.ledger.heard(out.decode())
-    return canceller.returncode
+    return stage.end(canceller).code
 
 
 def _by_touch(stage: Stage, held: Held) -> None:
@@ -120,7 +114,7 @@ def _is_locked(stage: Stage) -> bool:
     return False
 
 
-def _waits_for_the_session(stage: Stage, canceller: subprocess.Popen[bytes]) -> bool:
+def _waits_for_the_session(stage: Stage, canceller: Started) -> bool:
     """Whether it has the session's directory open twice, which it does to lock it; or has ended for another reason."""
     if canceller.poll() is not None:
         return True

@@ -42,12 +42,14 @@ def test_what_comes_around_the_end_is_in_that_run_or_refused(kind: str, stage: S
         words = ("steer", f"{SESSION}/{run_id}", text)
         if kind == "follow-up":
             words = ("send", SESSION, text, "--mode", "follow-up", "--detach")
-        saying = stage.ready(*words)
+        gate = stage.base / f"gate-{number}"
+        saying = stage.ready(*words, gate=gate)
         run = stage.start("send", SESSION, "brief")
         stage.event(run_id, "model.request.started")
         # The reply takes 60 ms, and the end comes right after it.
         time.sleep(0.12 * number / ROUNDS)
-        done = stage.act(saying, text)
+        gate.touch()
+        done = stage.end(saying, text)
         assert done.code in (DONE, CONFLICT), done
         assert run.wait(30) == DONE
         accepted += done.code == DONE

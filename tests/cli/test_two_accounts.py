@@ -1,0 +1,178 @@
+"""Two users of one machine on one root: neither reads, lists, steers, cancels or guesses what the other has.
+
+They are users of the kernel here, not names that a command was given. "Not yours" is answered in the words of "not
+there".
+
+# covers A21 A22 A23 A27
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import warm
+
+from agentrun.testing.trees import fingerprint
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may become two other users"),
+]
+
+# Users that nobody has, so that nothing else on this machine is theirs.
+ANN, BOB, CAROL = 64001, 64002, 64003
+CONFIG = """\
+default_agent = "analyst"
+[agents.analyst]
+model = "scripted:script.json"
+"""
+SCRIPT = '{"turns": [{"ifContains": "ask", "ask": "Which week?"}, {"text": "The secret report."}]}'
+NOT_FOUND, DENIED = 8, 9
+# Every command that names a session; `{0}` is the session.
+ON_A_SESSION = (
+    "show {0}", "show {0}/1", "show {0} --messages", "show {0}/1 --operations", "show {0}/1 --report", "show -f {0}/1",
+    "send {0} more", "send {0} more --detach", "send {0} week --mode answer", "send {0} more --if-busy interrupt",
+    "send {0} more --key k1", "steer {0} another", "steer {0}/1 another", "cancel {0}", "cancel {0}/1 --wait",
+    "cancel {0} --force", "wait {0}/1", "approve {0}/1", "deny {0}/1", "resume {0}/1", "reconcile {0}/1", "compact {0}",
+    "rename {0} mine", "fork {0}", "archive {0}", "unarchive {0}", "rm {0} --yes", "rm {0} --yes --force", "check {0}",
+    "check {0} --repair", "search secret --session {0}",
+)  # fmt: skip
+# What another user's session may be guessed by.
+GUESSES = ("show quarter", "show @last", "send @last hello", "cancel @last")
+
+
+class Shared:
+    """A root for all users of a machine, made by its administrator, and commands of those users."""
+
+    def __init__(self, base: Path) -> None:
+        base.chmod(0o755)
+        self.base = base
+        self.root = base / "root"
+        self.root.mkdir()
+        self.root.chmod(0o755)
+        (self.root / "accounts").mkdir()
+        (self.root / "accounts").chmod(0o1777)
+        for name, text in (("agentrun.toml", CONFIG), ("script.json", SCRIPT)):
+            (base / name).write_text(text)
+            (base / name).chmod(0o644)
+
+    def run(self, user: int, *words: str) -> Any:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": "/nonexistent",
+            "LANG": "C.UTF-8",
+            "AGENTRUN_ROOT": str(self.root),
+            "AGENTRUN_CONFIG": str(self.base / "agentrun.toml"),
+        }
+        if "PYTHONPATH" in os.environ:
+            environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        return warm.run(words, environment, timeout=30, cwd="/", user=user)
+
+    def account(self, user: int) -> Path:
+        return self.root / "accounts" / f"uid-{user}"
+
+
+@pytest.fixture
+def shared() -> Iterator[Shared]:
+    # pytest's own places are closed to others.
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        shared = Shared(Path(name))
+        made = shared.run(ANN, "new", "the quarter", "--id", "quarter-1")
+        assert made.returncode == 0, made.stderr
+        assert shared.run(ANN, "send", "quarter-1", "the secret figures").returncode == 0
+        assert shared.run(ANN, "send", "quarter-1", "ask me", "--key", "k1").returncode == 5
+        yield shared
+
+
+def test_whatever_is_tried_on_another_s_session_is_answered_as_if_it_were_not_there(shared: Shared) -> None:
+    before = fingerprint(str(shared.account(ANN)))
+    wrong = []
+    for each in ON_A_SESSION:
+        theirs = shared.run(BOB, *each.format("quarter-1").split())
+        missing = shared.run(BOB, *each.format("quarter-9").split())
+        if theirs.returncode != NOT_FOUND:
+            wrong.append(f"{each}: {theirs}")
+        said = (theirs.stdout + theirs.stderr).replace(b"quarter-1", b"quarter-9")
+        if (theirs.returncode, said) != (missing.returncode, missing.stdout + missing.stderr):
+            wrong.append(f"{each}: {theirs}, and for what is not there {missing}")
+    for each in GUESSES:
+        guessed = shared.run(BOB, *each.split())
+        if guessed.returncode != NOT_FOUND or b"quarter-1" in guessed.stdout + guessed.stderr:
+            wrong.append(f"{each}: {guessed}")
+    assert not wrong, "\n".join(wrong)
+    assert fingerprint(str(shared.account(ANN))) == before
+
+
+def test_nothing_of_another_is_in_any_list(shared: Shared) -> None:
+    for words in (["ls"], ["ls", "--archived"], ["search", "secret"], ["check"], ["recover"], ["recover", "--dry-run"]):
+        listed = shared.run(BOB, *words, "--json")
+        assert (listed.returncode, listed.stdout) == (0, b""), (words, listed)
+    # Two who chose one name have two sessions.
+    assert shared.run(BOB, "new", "--id", "quarter-1").stdout == b"quarter-1\n"
+    assert b"secret" not in shared.run(BOB, "show", "quarter-1").stdout
+    assert b"secret" in shared.run(ANN, "show", "quarter-1", "--messages").stdout
+
+
+@pytest.mark.parametrize(
+    "each", ["ls", "show quarter-1", "send quarter-1 hello", "cancel quarter-1", "search secret", "recover"]
+)
+def test_to_say_that_one_is_another_opens_nothing(each: str, shared: Shared) -> None:
+    before = fingerprint(str(shared.account(ANN)))
+    for name in (f"uid-{ANN}", f"uid-{CAROL}"):
+        tried = shared.run(BOB, *each.split(), "--account", name)
+        assert b"secret" not in tried.stdout
+        assert tried.stdout == b"" or each == "recover", tried
+        if each not in ("ls", "search secret", "recover"):
+            assert tried.returncode in (NOT_FOUND, DENIED), tried
+    assert fingerprint(str(shared.account(ANN))) == before
+    assert not shared.account(CAROL).exists()
+
+
+def test_an_account_that_somebody_else_made_is_used_by_nobody(shared: Shared) -> None:
+    """Whoever comes first under 1777 could make a directory in another's name, and read what is put there."""
+
+    def trap() -> None:
+        os.setgid(BOB)
+        os.setuid(BOB)
+        shared.account(CAROL).mkdir(0o777)
+        shared.account(CAROL).chmod(0o777)
+
+    _in_a_process(trap)
+    for words in (["new"], ["send", "s1", "secret"]):
+        refused = shared.run(CAROL, *words)
+        assert refused.returncode in (NOT_FOUND, DENIED), refused
+        assert refused.stdout == b""
+    assert list(shared.account(CAROL).iterdir()) == []
+
+
+def test_the_kernel_keeps_others_out_too(shared: Shared) -> None:
+    """Who passes by agentrun finds closed doors."""
+    closed = [shared.account(ANN), *shared.account(ANN).rglob("*")]
+
+    def look() -> None:
+        os.setgid(BOB)
+        os.setuid(BOB)
+        for path in closed:
+            try:
+                os.open(path, os.O_RDONLY)
+            except PermissionError:
+                continue
+            os._exit(1)
+
+    _in_a_process(look)
+
+
+def _in_a_process(work: Callable[[], None]) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0

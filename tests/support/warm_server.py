@@ -1,0 +1,138 @@
+"""The other half of `warm`: a process that has loaded agentrun, and becomes a command again and again by forking.
+
+It reads requests from the socket whose descriptor it is told, one packet each, with four descriptors: the standard
+ones of the command and a pipe, into which go the pid of the command and, once it has ended, how. It ends with the
+socket.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import typer.main
+
+import agentrun.cli
+import agentrun.cli.app
+import agentrun.cli.command_line
+
+LARGEST_REQUEST = 200_000
+# What commands load where they need it: here once for all of them. What belongs to extras is not.
+LOADED_ON_THE_WAY = (
+    "agentrun.cli", "agentrun.commands", "agentrun.executor", "agentrun.lifecycle", "agentrun.render",
+    "agentrun.store", "agentrun.agent", "agentrun.adapters.process",
+)  # fmt: skip
+OTHERS = (
+    "anyio._backends._asyncio", "agentrun.adapters.models.scripted", "agentrun.adapters.registry",
+    "agentrun.adapters.tools.command", "tomllib", "typer._click.decorators", "hashlib", "subprocess",
+    "encodings.ascii", "encodings.idna", "encodings.latin_1",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Serves until nobody is at the other end of the socket."""
+    _load()
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    waiting: dict[int, tuple[int, int]] = {}
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd != requests.fileno():
+                poll.unregister(fd)
+                _tell_how_it_ended(fd, *waiting.pop(fd))
+                continue
+            packet, fds, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
+            if not packet:
+                return
+            pid = os.fork()
+            if pid == 0:
+                _become(json.loads(packet), fds)
+            told = fds.pop()
+            for each in fds:
+                os.close(each)
+            _tell(told, f"{pid}\n")
+            pidfd = os.pidfd_open(pid)
+            waiting[pidfd] = pid, told
+            poll.register(pidfd, select.POLLIN)
+
+
+def _load() -> None:
+    for name in LOADED_ON_THE_WAY:
+        package = importlib.import_module(name)
+        for module in pkgutil.iter_modules(package.__path__, f"{name}."):
+            if not module.name.endswith(("__main__", ".detached")):
+                importlib.import_module(module.name)
+    for name in OTHERS:
+        importlib.import_module(name)
+    built = typer.main.get_command(agentrun.cli.app.app)
+    typer.main.get_command = lambda app: built
+    gc.collect()
+    gc.freeze()
+
+
+def _tell_how_it_ended(pidfd: int, pid: int, told: int) -> None:
+    os.close(pidfd)
+    _, status = os.waitpid(pid, 0)
+    _tell(told, f"{os.waitstatus_to_exitcode(status)}\n")
+    os.close(told)
+
+
+def _tell(fd: int, text: str) -> None:
+    with suppress(BrokenPipeError):
+        os.write(fd, text.encode())
+
+
+def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
+    """Makes this process what `python -m agentrun` is after its start, and runs its command line."""
+    try:
+        for number, fd in enumerate(fds[:3]):
+            os.dup2(fd, number)
+        os.closerange(3, 1024)
+        if request["own_session"]:
+            os.setsid()
+        if request["user"] is not None:
+            os.setgroups([])
+            os.setgid(request["user"])
+            os.setuid(request["user"])
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        # The streams in which the interpreter began have the settings of the descriptors that they had then.
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.argv = [request["program"], *request["arguments"]]
+        if request["probe"]:
+            _wait_for(request["probe"])
+        from agentrun.cli.main import main as begin
+
+        begin()
+    except BaseException:  # noqa: BLE001 - this process must never go on as a server
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _wait_for(probe: str) -> None:
+    """Returns once the file `probe` is there, or a call on it is answered by whoever traces this process."""
+    while True:
+        with suppress(FileNotFoundError):
+            os.truncate(probe, 0)
+            return
+        select.select([], [], [], 0.001)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    main()
