@@ -33,7 +33,14 @@ from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus, RunStatus
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README, CHINESE = ROOT / "README.md", ROOT / "README.zh.md"
+PAGES = [
+    README,
+    CHINESE,
+    ROOT / "SECURITY.md",
+    ROOT / "examples/shell/README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 FORMAT = ROOT / "docs" / "format.md"
 LIFECYCLE = ROOT / "docs" / "lifecycle.md"
 
@@ -159,6 +166,27 @@ def test_every_field_of_a_run_is_on_the_page_of_the_format() -> None:
     assert fields - words_in_code(FORMAT) == set()
 
 
+# The Chinese page: in step with the other one.
+
+
+def fenced(page: Path) -> list[str]:
+    return re.findall(r"^```.*?^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def test_the_chinese_page_has_the_same_commands_and_examples() -> None:
+    assert fenced(CHINESE) == fenced(README)
+    indented = [re.findall(r"^    .*$", page.read_text(encoding="utf-8"), re.MULTILINE) for page in (README, CHINESE)]
+    assert [line.partition("#")[0].rstrip() for line in indented[1]][:2] == ["    make demo", "    make test"]
+    assert indented[0][2:] == indented[1][2:]
+    table = r"^\| (`agentrun .*?`) \|"
+    both = [re.findall(table, page.read_text(encoding="utf-8"), re.MULTILINE) for page in (README, CHINESE)]
+    assert both[0] == both[1]
+    links = [sorted(set(_LINK.findall(page.read_text(encoding="utf-8")))) for page in (README, CHINESE)]
+    assert [link for link in links[0] if link != "README.zh.md"] == [link for link in links[1] if link != "README.md"]
+    levels = [re.findall(r"^(#+) ", page.read_text(encoding="utf-8"), re.MULTILINE) for page in (README, CHINESE)]
+    assert levels[0] == levels[1]
+
+
 # Commands.
 
 _COMMON = {"--root": 1, "--config": 1, "--account": 1, "--json": 0, "--no-color": 0, "--help": 0, "-h": 0}
@@ -259,7 +287,7 @@ def blocks(page: Path, info: str) -> list[re.Match[str]]:
 
 
 PRINTED = {
-    "README.md": ["session-", "# My configuration", "Lines: 8", "completed"],
+    "README.md": ["session-", "There are 7", "cancelled", "executor lost", "this is attempt 2", "There are 12"],
     "agents.md": [
         "Lamps: 12",
         "1 retry",
@@ -268,12 +296,25 @@ PRINTED = {
         "only the north, then.",
         "said something new",
     ],
+    "getting-started.md": ["# Twelve lamps: ordered", "# Noted", "lamps, ordered", "result: 3 lamps"],
+    "scripting.md": [
+        "you said: from a pipe",
+        "you said: summarise:\nyou said: \nyou said: what it is about",
+        "you said: take your time",
+        "you said: sales in south",
+        "\n1\n",
+        "accepted\ncompleted\n",
+    ],
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh run")], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "sh run") and page != CHINESE], ids=lambda page: page.name
+)
 def test_the_snippets_run(page: Path, tmp_path: Path) -> None:
+    if "jq " in "".join(block["text"] for block in blocks(page, "sh run")) and not shutil.which("jq"):
+        pytest.skip("needs jq: apt-get install jq")
     shell = Shell(tmp_path)
     for block in blocks(page, r"\w+ file=(?P<name>\S+)"):
         (tmp_path / block["name"]).write_text(block["text"], encoding="utf-8")
