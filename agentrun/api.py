@@ -41,7 +41,7 @@ from agentrun.agent.protocols import (
     ToolOutcome,
     ToolSpec,
 )
-from agentrun.commands import control, sessions, show
+from agentrun.commands import control, listing, sessions, show
 from agentrun.commands.control import IfBusy
 from agentrun.commands.execution import execute_own, make_order, start_detached
 from agentrun.commands.names import Target, find
@@ -133,7 +133,7 @@ class OpenTree(NamedTuple):
 
     def sessions(self) -> Iterator[Session]:
         """All sessions but the archived ones, the one that changed last first."""
-        return (row.session for row in sessions.rows(self.place.tree))
+        return (row.session for row in listing.rows(self.place.tree))
 
 
 class OpenSession(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import signal
 import sys
 
 from agentrun.cli import exit as exits
@@ -33,7 +32,7 @@ def run(argv: list[str]) -> int:
         # Whoever read has read enough; that is no failure of what was done.
         return exits.OK
     except KeyboardInterrupt:
-        return exits.of_signal(signal.SIGINT)
+        return exits.of_interrupt()
     except Exception as error:  # noqa: BLE001
         # The last handler: a bug of ours must not look like the user's mistake, and must be reportable.
         return _report_bug(error, options)
@@ -66,7 +65,7 @@ def _obey(options: Options, rest: list[str]) -> int:
             rest or ["--help"], standalone_mode=False, prog_name="agentrun", obj=options, **help_pages.width()
         )
     except typer.Abort:
-        return exits.of_signal(signal.SIGINT)
+        return exits.of_interrupt()
     except SystemExit as error:
         raise ReaderGone from error  # typer leaves so when it cannot print its help into a closed pipe
     except OSError:

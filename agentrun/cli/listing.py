@@ -11,9 +11,9 @@ from agentrun.cli.options import Options
 from agentrun.cli.output import ReaderGone
 from agentrun.commands.lookout import Lookout, Seen, seen
 from agentrun.records.views import SessionRow
-from agentrun.render import plain
 from agentrun.render.json import json_line, row_doc
 from agentrun.render.region import Region
+from agentrun.render.tables import grouped_text, rows_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Picture:
         if shown == self._shown and now - self._drawn_at < _AGES:
             return
         self._shown, self._drawn_at = shown, now
-        self._lines = plain.grouped_text(rows, screen).split("\n")[:-1] or ["no sessions"]
+        self._lines = grouped_text(rows, screen).split("\n")[:-1] or ["no sessions"]
         # The cursor moves within the screen only; what has no room is what matters least.
         room = max(height - 1, 1)
         cut = self._lines if len(self._lines) <= room else [*self._lines[: room - 1], "..."]
@@ -80,7 +80,7 @@ class _Lines:
             if self._options.json:
                 output.out_bytes(json_line(row_doc(row)))
             else:
-                output.out(plain.rows_text([row], output.screen_of(sys.stdout, self._options)))
+                output.out(rows_text([row], output.screen_of(sys.stdout, self._options)))
 
     def leave(self) -> None:
         """Everything is printed."""

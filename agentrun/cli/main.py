@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False
@@ -11,17 +10,18 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+# 128 and the number of SIGINT, as shells have it; `cli.exit`, which knows, is only being loaded then.
+_INTERRUPTED = 130
+
+
 def main() -> NoReturn:
     """Runs the command line of this process and exits."""
-    is_heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_heeded:
-        # As long as things are being loaded there is nothing to wind down, and a traceback would tell nobody anything.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from agentrun.cli import output
-    from agentrun.cli.command_line import run
-
-    if is_heeded:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        from agentrun.cli import output
+        from agentrun.cli.command_line import run
+    except KeyboardInterrupt:
+        # There is nothing to wind down yet, and a traceback would tell nobody anything.
+        os._exit(_INTERRUPTED)
     output.occupy_standard_descriptors()
     _leave(run(sys.argv[1:]))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import stat
 import sys
 
@@ -50,6 +49,8 @@ def write(fd: int, data: bytes) -> None:
 
 def is_left(fd: int) -> bool:
     """Whether the reader of the pipe or terminal behind `fd` is gone for good."""
+    import select
+
     poll = select.poll()
     poll.register(fd, 0)
     return bool(poll.poll(0))

@@ -10,7 +10,6 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.defaults import LISTED
 from agentrun.cli.options import Options
-from agentrun.commands import sessions
 from agentrun.commands import show as showing
 from agentrun.commands.names import Target, find
 from agentrun.commands.place import Place
@@ -148,7 +147,9 @@ def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:
         for row in rows:
             output.out_bytes(json_line(row_doc(row)))
     else:
-        text_of = plain.grouped_text if output.is_terminal(sys.stdout) else plain.rows_text
+        from agentrun.render import tables
+
+        text_of = tables.grouped_text if output.is_terminal(sys.stdout) else tables.rows_text
         output.out(text_of(rows, output.screen_of(sys.stdout, options)))
     warn(options, damage)
     if not options.json:
@@ -164,7 +165,9 @@ def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:
 def _listed(place: Place, wanted: Wanted) -> tuple[list[SessionRow], list[str], bool]:
     """The sessions, what is damaged among them, and whether there are more."""
     damage: list[AgentrunError] = []
-    found = sessions.rows(
+    from agentrun.commands import listing
+
+    found = listing.rows(
         place.tree,
         text=wanted.text,
         status=wanted.status,

@@ -1,14 +1,10 @@
-"""Making, listing, naming, putting away, copying and removing sessions."""
+"""Making, naming, putting away, copying and removing sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from agentrun.errors import AgentrunError, NotFound, SlotTaken, Unresolved
+from agentrun.errors import NotFound, SlotTaken, Unresolved
 from agentrun.named import NamedTuple
 from agentrun.records.session import Session
-from agentrun.records.views import SessionRow
-from agentrun.states import RunStatus
 from agentrun.store import forking
 from agentrun.store.document import change_session
 from agentrun.store.locks import is_executor_alive
@@ -22,30 +18,6 @@ def new(tree: Tree, *, title: str, session_id: str | None, agent: str | None, wo
     """Makes a session. Raises NameTaken, Denied, StorageFailed."""
     made = tree.create_session(title=title, session_id=session_id, agent=agent, working_directory=working_directory)
     return made.read()
-
-
-def rows(
-    tree: Tree,
-    *,
-    text: str = "",
-    status: RunStatus | None = None,
-    agent: str | None = None,
-    archived: bool = False,
-    on_damage: list[AgentrunError] | None = None,
-) -> Iterator[SessionRow]:
-    """Sessions, the one that changed last first; only those whose title or id contains `text`, and so on.
-
-    A damaged session hides no other: its error goes to `on_damage` and the list goes on.
-    """
-    for session_id in tree.recent_ids():
-        try:
-            row = _row(tree.session(session_id))
-        except AgentrunError as error:
-            if on_damage is not None:
-                on_damage.append(error)
-            continue
-        if _matches(row, text, status, agent, archived):
-            yield row
 
 
 def rename(session: SessionDir, title: str, expect_revision: int | None = None) -> Session:
@@ -127,19 +99,3 @@ def _check_resolved(session: SessionDir) -> None:
                 session_id=session.session_id,
                 run_id=run_id,
             )
-
-
-def _row(session: SessionDir) -> SessionRow:
-    document = session.read()
-    active = session.active()
-    newest = [active] if active else session.newest_run_ids(1)
-    view = session.run(newest[0]).view() if newest and newest[0] else None
-    return SessionRow(document, view, session.changed_at())
-
-
-def _matches(row: SessionRow, text: str, status: RunStatus | None, agent: str | None, archived: bool) -> bool:
-    session = row.session
-    found = text.casefold() in f"{session.session_id} {session.title}".casefold()
-    has_status = status is None or (row.newest is not None and row.newest.status is status)
-    agents = {session.agent, row.newest.run.agent if row.newest else None}
-    return found and has_status and (agent is None or agent in agents) and session.archived is archived

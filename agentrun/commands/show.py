@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator
-from heapq import merge
 
 from agentrun import ids
 from agentrun.commands.names import Target
 from agentrun.errors import AgentrunError
 from agentrun.records.event import Event
 from agentrun.records.message import ENDED, REPORT, Message
-from agentrun.records.timeline import Bar, RunRecord, timeline_of
 from agentrun.records.views import RunDetail, RunView, SessionView, input_states
 from agentrun.states import RunStatus
 from agentrun.store.layout import DRAFT
@@ -20,11 +18,12 @@ from agentrun.store.locks import is_executor_alive
 from agentrun.store.log import Damage
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
-from agentrun.store.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeVar
+
+    from agentrun.records.timeline import Bar, RunRecord
 
     T = TypeVar("T")
 
@@ -60,6 +59,8 @@ def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST, since: 
 
 def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL, since: int | None = None) -> RunRecord:
     """The same with its newest operations against time. Raises CorruptRecord."""
+    from agentrun.records.timeline import RunRecord, timeline_of
+
     view = told(run_dir)
     events = [event for _, event in run_dir.events.lasting(run_dir.event)]
     messages = messages_of(session, view, tail)
@@ -157,6 +158,8 @@ class Follower:
     """
 
     def __init__(self, target: Target, since: int = 0) -> None:
+        from agentrun.store.watch import Watch
+
         self.session = target.session
         self.run_dir = target.run()
         self.view = told(self.run_dir)
@@ -181,6 +184,8 @@ class Follower:
         self.view = told(self.run_dir)
         # By time between the two logs, and by number within each of them, whatever the clock did.
         messages: Iterator[Event | Message] = self._new_messages()
+        from heapq import merge
+
         return list(merge(messages, self._new_events(), key=lambda each: each.at))
 
     def new_draft(self) -> str | None:

@@ -5,10 +5,10 @@ The standard library's parser is used, because loading it is what every quick co
 
 from __future__ import annotations
 
-import json
-import math
+from collections.abc import Callable
 
 from agentrun.errors import Denied, UsageError
+from agentrun.records import jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,39 +21,21 @@ Doc = dict[str, "Any"]
 FORMAT_VERSION = 1
 
 
-def _float(text: str) -> float | str:
-    number = float(text)
-    return text if number in (math.inf, -math.inf) else number
-
-
-# JSON has no NaN and no Infinity, but Python's parser lets them in, and makes one of 1e999: kept as their text.
-_DECODER = json.JSONDecoder(parse_constant=str, parse_float=_float)
-# Python refuses integers of more than 4,300 digits; such a number is kept as its text.
-_PATIENT_DECODER = json.JSONDecoder(
-    parse_constant=str, parse_float=_float, parse_int=lambda digits: int(digits) if len(digits) < 4300 else digits
-)
-_LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_DOCUMENT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
-# Lone surrogates (a file name, an argument that is not UTF-8) have no UTF-8 form but have a JSON escape.
-_ASCII_LINE = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
-_ASCII_DOCUMENT = json.JSONEncoder(allow_nan=False, indent=2)
-
-
 def encode_line(doc: Doc) -> bytes:
     """`doc` as one line with its newline. Raises UsageError for what JSON cannot hold (NaN, too deep)."""
-    return _encode(doc, _LINE, _ASCII_LINE)
+    return _encode(doc, jsontext.line_of, jsontext.ascii_line_of)
 
 
 def encode_document(doc: Doc) -> bytes:
     """`doc` indented, with a newline at its end, for `cat` and for diffs. Raises UsageError as `encode_line`."""
-    return _encode(doc, _DOCUMENT, _ASCII_DOCUMENT)
+    return _encode(doc, jsontext.document_of, jsontext.ascii_document_of)
 
 
 def decode(data: bytes) -> Doc:
     """The JSON object in `data`. Raises ValueError for anything else, whatever is wrong with it."""
     text = data.decode("utf-8")
     try:
-        value = _value(text)
+        value = jsontext.value_of(text)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     if not isinstance(value, dict):
@@ -76,20 +58,11 @@ def without(doc: Doc, names: frozenset[str]) -> Doc:
     return {name: value for name, value in doc.items() if name not in names}
 
 
-def _value(text: str) -> Any:
-    try:
-        return _DECODER.decode(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        return _PATIENT_DECODER.decode(text)
-
-
-def _encode(doc: Doc, encoder: json.JSONEncoder, ascii_encoder: json.JSONEncoder) -> bytes:
+def _encode(doc: Doc, write: Callable[[Doc], str], write_ascii: Callable[[Doc], str]) -> bytes:
     try:
         try:
-            return (encoder.encode(doc) + "\n").encode("utf-8")
+            return (write(doc) + "\n").encode("utf-8")
         except UnicodeEncodeError:
-            return (ascii_encoder.encode(doc) + "\n").encode("ascii")
+            return (write_ascii(doc) + "\n").encode("ascii")
     except (ValueError, RecursionError, TypeError) as error:
         raise UsageError(f"this cannot be stored as JSON: {error}") from error

@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from agentrun.errors import AgentrunError, Ambiguous, CorruptRecord
 from agentrun.records.codec import Doc, encode_line
 from agentrun.records.event import Event
-from agentrun.records.timeline import RunRecord
 from agentrun.records.views import InputState, RunDetail, SessionRow, SessionView
 from agentrun.render.safe import escaped_in_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.timeline import RunRecord
 
 
 def json_line(doc: Doc) -> bytes:

@@ -5,7 +5,6 @@ Every function returns complete lines, newline included, and everything in them 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 
@@ -17,7 +16,6 @@ from agentrun.records.session import Session
 from agentrun.records.views import Accepted, RunDetail, RunView, SessionView
 from agentrun.render import hints
 from agentrun.render.safe import excerpt, padded, shown, shown_line
-from agentrun.render.tables import grouped_text, rows_text
 from agentrun.render.theme import Screen, Span, Style, line, run_status, say
 from agentrun.render.times import age, between, duration, moment
 from agentrun.render.transcript import attached_lines, block, conversation, run_head, usage_words
@@ -31,14 +29,12 @@ __all__ = [
     "ended_text",
     "error_text",
     "event_text",
-    "grouped_text",
     "hints_after_accept",
     "hints_after_send",
     "message_text",
     "operation_text",
     "question_text",
     "report_text",
-    "rows_text",
     "run_text",
     "session_text",
     "standing_text",
@@ -105,6 +101,8 @@ def message_text(message: Message, screen: Screen) -> str:
 def event_text(event: Event, screen: Screen) -> str:
     """One event as one line: number, type, and what it says as far as the width allows."""
     head = f"{event.seq:>5}  {say(event.type, screen)}"
+    import json
+
     rest = excerpt(json.dumps(event.payload, ensure_ascii=False), screen.width - len(head) - 2, unicode=screen.unicode)
     return _text([line([Span(head), Span(f"  {rest}", Style.DIM)], screen)])
 

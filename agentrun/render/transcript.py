@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentrun.records.attachment import attachments_of
 from agentrun.records.codec import Doc, encode_line
 from agentrun.records.message import ANSWER, ENDED, REPORT, Message
 from agentrun.records.message import QUESTION as QUESTION_MODE
@@ -89,6 +88,10 @@ def input_lines(state: InputState, screen: Screen) -> list[str]:
 
 def attached_lines(message: Message, screen: Screen) -> list[str]:
     """The files that go with a prompt."""
+    if not (message.accept or {}).get("attachments"):
+        return []
+    from agentrun.records.attachment import attachments_of
+
     return [
         line([Span(f"{_INDENT}attached {say(each.name, screen)}, {each.size:,} bytes", Style.DIM)], screen)
         for each in attachments_of(message)

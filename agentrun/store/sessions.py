@@ -18,7 +18,6 @@ from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
 from agentrun.store.disk import Directory, Expected
-from agentrun.store.holders import Patience
 from agentrun.store.locks import lock_holder, session_lock
 from agentrun.store.log import Log
 from agentrun.store.runs import RunDir
@@ -66,6 +65,8 @@ class SessionDir:
 
         Raises SessionHeld or LockHeld if somebody has it who does not let go.
         """
+        from agentrun.store.holders import Patience
+
         patience = Patience(self.session_id, self.directory)
 
         def on_wait() -> None:

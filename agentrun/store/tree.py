@@ -13,15 +13,17 @@ from contextlib import suppress
 from agentrun import clock, ids
 from agentrun.errors import AgentrunError, Ambiguous, Denied, NotFound, UsageError
 from agentrun.records.session import Session
-from agentrun.store import forking, layout, removal
+from agentrun.store import layout
 from agentrun.store.activity import Activity
-from agentrun.store.building import build_session, name_taken
 from agentrun.store.disk import Directory, speaking_of
 from agentrun.store.identity import account_name
 from agentrun.store.sessions import SessionDir
-from agentrun.store.staging import Staging
-from agentrun.store.watch import Watch
-from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.store.staging import Staging
+    from agentrun.store.watch import Watch
+    from agentrun.store.writer import Writer
 
 LAST = "@last"
 
@@ -51,22 +53,30 @@ class Tree:
 
         Raises CorruptRecord if one of them cannot be read.
         """
+        from agentrun.store import forking
+
         session = forking.forked(source.read(), ids.new_session_id(), seq)
         return self._put(session, forking.copied_lines(source, session.session_id, seq))
 
     def staging(self) -> Staging:
         """Where sessions are put together that come into the tree whole. Raises Denied, StorageFailed."""
+        from agentrun.store.staging import Staging
+
         sessions = self._make_sessions()
         return Staging(self.account, sessions, self._activity())
 
     def remove_session(self, writer: Writer) -> None:
         """Takes the writer's session out of the tree, durable; `finish_removals` frees its room."""
+        from agentrun.store import removal
+
         sessions = self._sessions()
         assert sessions is not None  # the writer's session is in it
         removal.hide(writer, sessions)
 
     def finish_removals(self) -> list[str]:
         """Frees the room of removed sessions, also of those whose removal was interrupted; returns what it found."""
+        from agentrun.store import removal
+
         sessions = self._sessions()
         return [] if sessions is None else removal.finish(sessions)
 
@@ -82,6 +92,8 @@ class Tree:
         return account.open(layout.SHARED).read(name) or b""
 
     def _put(self, session: Session, lines: Iterable[bytes]) -> SessionDir:
+        from agentrun.store.building import build_session, name_taken
+
         sessions = self._make_sessions()
         if sessions.stat(session.session_id) is not None:
             raise name_taken(session.session_id)
@@ -158,6 +170,8 @@ class Tree:
 
     def watch(self) -> Watch:
         """Tells when a session is made or something is said in one; without an account yet, when it is time to look."""
+        from agentrun.store.watch import Watch
+
         account = self._account()
         return Watch(account) if account is not None else Watch()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agentrun.errors import Ambiguous, ConfigError, SlotTaken
 from agentrun.records.views import Accepted, RunDetail, SessionView
-from agentrun.render import plain
+from agentrun.render import plain, tables
 from agentrun.render.safe import columns_of
 from agentrun.render.theme import Screen
 from agentrun.states import RunStatus
@@ -159,7 +159,7 @@ def test_rows_are_aligned(story: Callable[..., Any], review: Any, plain_screen: 
         review.row(changed=start + 3600),
         review.row("x" * 200, changed=start)._replace(newest=None),
     ]
-    assert plain.rows_text(rows, plain_screen._replace(width=60), start) == (
+    assert tables.rows_text(rows, plain_screen._replace(width=60), start) == (
         "session-1     ● running     2h  今晚直播复盘 👨\u200d👩\u200d👧\n"
         "session-0r5k  ✓ completed  now  last night's live stream\n"
         "session-0r5k  no run       now  " + "x" * 27 + "…\n"
@@ -167,10 +167,10 @@ def test_rows_are_aligned(story: Callable[..., Any], review: Any, plain_screen: 
 
 
 def test_rows_on_a_narrow_screen_keep_their_ids_whole(review: Any, plain_screen: Screen, start: float) -> None:
-    assert plain.rows_text([review.row()], plain_screen._replace(width=20), start) == (
+    assert tables.rows_text([review.row()], plain_screen._replace(width=20), start) == (
         "session-0r5k\n  ✓ completed  now…\n"
     )
-    assert plain.rows_text([], plain_screen) == ""
+    assert tables.rows_text([], plain_screen) == ""
 
 
 def test_accepted(plain_screen: Screen) -> None:
@@ -227,7 +227,7 @@ def every_text(story: Callable[..., Any], screen: Screen, hostile: str) -> list[
         plain.run_text(waiting, screen),
         plain.run_text(over, screen),
         plain.session_text(SessionView(run.session(hostile), (waiting.view, over.view)), screen),
-        plain.rows_text([run.row(hostile)], screen),
+        tables.rows_text([run.row(hostile)], screen),
         plain.error_text(ConfigError(hostile, hint=hostile), screen),
         plain.error_text(Ambiguous(hostile, [hostile]), screen),
         plain.accepted_line(accepted),
@@ -280,7 +280,7 @@ def test_lists_and_operations_fit_any_width(
 ) -> None:
     screen = plain_screen._replace(width=width)
     rows = [review.row("中文标题" * 50), story().started().row("é" * 300)]
-    lines = plain.rows_text(rows, screen, start).splitlines()
+    lines = tables.rows_text(rows, screen, start).splitlines()
     lines += [each for each in plain.run_text(review.detail(), screen).splitlines() if "op-" in each]
     assert max(map(columns_of, lines)) <= width
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.commands import sessions
+from agentrun.commands import listing, sessions
 from agentrun.errors import AgentrunError, NotFound, SlotTaken, Unresolved
 from agentrun.records.finding import Kind
 from agentrun.store.check import check_tree
@@ -145,7 +145,7 @@ def test_a_removal_that_was_interrupted_is_invisible_and_finished_by_the_next(tr
         tree.remove_session(writer)
     (hidden,) = sessions_of(tree).iterdir()
     (hidden / "session.json").unlink()  # it came so far
-    assert tree.session_ids() == list(tree.recent_ids()) == list(sessions.rows(tree)) == []
+    assert tree.session_ids() == list(tree.recent_ids()) == list(listing.rows(tree)) == []
     with pytest.raises(NotFound):
         tree.find("s1")
     remove(tree, tree.create_session(session_id="s2"))

@@ -14,7 +14,7 @@ from typing import Any
 from agentrun import __version__
 from agentrun.cli.acp.news import News, replayed
 from agentrun.cli.acp.prompts import asks_for, form_answer, text_of
-from agentrun.commands import control, sessions
+from agentrun.commands import control, listing, sessions
 from agentrun.commands.execution import make_order, start_detached
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
@@ -125,7 +125,7 @@ class Server:
 
     async def _list(self, params: Doc) -> Doc:
         listed: list[Doc] = []
-        for row in sessions.rows(self._place.tree):
+        for row in listing.rows(self._place.tree):
             one = row.session
             if params.get("cwd") not in (None, one.working_directory):
                 continue
