@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentrun.config import AgentConfig, Config, McpConfig, ToolConfig, keys, load_config, parse_duration
+from agentrun.config.durations import written
 from agentrun.errors import EXIT_CODES, ConfigError, UsageError
 
 EXAMPLE = """
@@ -362,3 +363,9 @@ def test_a_json_file_that_is_wrong_is_named(tmp_path: Path, content: str, says: 
     with pytest.raises(ConfigError) as refused:
         load_config(str(tmp_path / "agentrun.toml"))
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["500ms", "15s", "90s", "5m", "2h", "7d", "1500ms"])
+def test_a_duration_is_written_as_it_is_read(text: str) -> None:
+    assert parse_duration(written(parse_duration(text))) == parse_duration(text)
+    assert written(300.0) == "5m"

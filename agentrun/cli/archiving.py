@@ -62,5 +62,5 @@ def _remarks(options: Options, packed: Packed) -> int:
         if options.json:
             output.say(json_line({"warning": {"code": "left_out", "message": each}}).decode("utf-8"))
         else:
-            output.say(f"agentrun: {each}\n")
+            output.note(each)
     return EXIT_CODES["conflict"] if packed.refused else exits.OK

@@ -8,7 +8,7 @@ from agentrun.cli import output
 from agentrun.cli.exit import OK
 from agentrun.cli.options import Options
 from agentrun.commands.checking import check as find_faults
-from agentrun.commands.names import find
+from agentrun.commands.names import find_session
 from agentrun.errors import EXIT_CODES
 from agentrun.render.faults import finding_text
 from agentrun.render.json import json_line
@@ -17,7 +17,7 @@ from agentrun.render.json import json_line
 def check(options: Options, name: str | None, *, repair: bool) -> int:
     """Prints each finding as it is met. 10 if anything needs attention when it is done, else 0."""
     place = options.place()
-    session_id = find(place.tree, name).session.session_id if name else None
+    session_id = find_session(place.tree, name).session.session_id if name else None
     screen = output.screen_of(sys.stdout, options)
     found = wrong = 0
     for finding in find_faults(place, session_id, repair=repair):
@@ -27,7 +27,7 @@ def check(options: Options, name: str | None, *, repair: bool) -> int:
         else:
             output.out(finding_text(finding, screen))
     if not options.json:
-        output.say(f"agentrun: {_summary(found, wrong, session_id, place.tree.root, repair)}\n")
+        output.note(_summary(found, wrong, session_id, place.tree.root, repair))
     return EXIT_CODES["damaged"] if wrong else OK
 
 

@@ -10,7 +10,7 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output, quick
 from agentrun.cli.options import Options, split
 from agentrun.cli.output import ReaderGone
-from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
+from agentrun.errors import EXIT_CODES, AgentrunError, ConfigError, UsageError
 
 
 def run(argv: list[str]) -> int:
@@ -27,6 +27,7 @@ def run(argv: list[str]) -> int:
         options, rest = split(argv)
         return _run(options, rest)
     except AgentrunError as error:
+        error.hint = error.hint or _next_step(error, argv)
         return _report(error, options)
     except ReaderGone:
         # Whoever read has read enough; that is no failure of what was done.
@@ -80,6 +81,16 @@ def _obey(options: Options, rest: list[str]) -> int:
     return result if isinstance(result, int) else exits.OK
 
 
+def _next_step(error: AgentrunError, argv: list[str]) -> str | None:
+    """Where to read on, for errors that have nothing better to say."""
+    if isinstance(error, UsageError):
+        from agentrun.cli.words import COMMANDS
+
+        command = next((f" {word}" for word in argv if word in COMMANDS), "")
+        return f"see: agentrun{command} --help"
+    return "what there is to configure: docs/agents.md" if isinstance(error, ConfigError) else None
+
+
 def _report(error: AgentrunError, options: Options) -> int:
     if options.json:
         from agentrun.render.json import error_doc, json_line
@@ -95,8 +106,11 @@ def _report(error: AgentrunError, options: Options) -> int:
 def _report_bug(error: Exception, options: Options) -> int:
     import traceback
 
+    from agentrun.render.safe import shown
+
     if not options.json:
-        output.say(traceback.format_exc())
+        # The words of the error may be anybody's.
+        output.say(shown(traceback.format_exc()))
     hint = "this is a bug in agentrun; what was acknowledged is safe in the tree"
     _report(AgentrunError(f"{type(error).__name__}: {error}", hint=hint), options)
     return EXIT_CODES["internal"]

@@ -35,7 +35,7 @@ def config(options: Options) -> int:
         return exits.OK
     screen = output.screen_of(sys.stdout, options)
     for setting in found:
-        value = json.dumps(setting.value, ensure_ascii=False, default=str)
+        value = "none" if setting.value is None else json.dumps(setting.value, ensure_ascii=False, default=str)
         output.out(f"{say(setting.name, screen)} = {say(value, screen)}    # {say(setting.origin, screen)}\n")
     return exits.OK
 
@@ -52,7 +52,7 @@ def _list(options: Options) -> int:
         if row.problem:
             output.out(_trouble(row.problem, row.hint, screen))
     if not rows:
-        output.say("agentrun: no agent is configured; docs/agents.md says how to, --agent local is one without\n")
+        output.note("no agent is configured; docs/agents.md says how to, --agent local is one without")
     return exits.OK
 
 

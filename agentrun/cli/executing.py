@@ -90,11 +90,11 @@ def _woken_by_signals() -> Iterator[int]:
 
 
 def _warn(said: str) -> None:
-    output.say(f"agentrun: {said}\n")
+    output.note(said)
 
 
 def _leave_now(name: str, number: int) -> None:
     """A second Ctrl-C: the run stays `cancelling`, and the next command winds it down."""
-    output.say("\nagentrun: left at once; what was started may still be running\n")
-    output.say(f"  end it with: agentrun cancel {name}\n")
+    output.say("\n")  # behind the ^C that the terminal shows
+    output.note("left at once; what was started may still be running", f"end it with: agentrun cancel {name}")
     os._exit(exits.of_signal(number))

@@ -95,7 +95,7 @@ def say_where(options: Options, about: Doc, path: str, written: Written) -> None
     if options.json:
         output.out_bytes(json_line({"exported": about | {"path": path} | written._asdict()}))
     elif output.is_terminal(sys.stderr):
-        output.say(f"agentrun: {shown(path)}: {written.bytes:,} bytes\n")
+        output.note(f"{path}: {written.bytes:,} bytes")
 
 
 def _about(target: Target, form: str) -> Doc:

@@ -17,7 +17,6 @@ from agentrun.commands.archiving import Unpacked, take_out
 from agentrun.commands.outfile import spool
 from agentrun.errors import NotFound, StorageFailed, UsageError
 from agentrun.render.json import json_line
-from agentrun.render.safe import shown
 
 FORMATS = ("archive",)
 _CHUNK = 1 << 20
@@ -70,4 +69,4 @@ def _tell(options: Options, path: str, unpacked: list[Unpacked]) -> None:
             continue
         output.out(f"{each.session.session_id}\n")
         for remark in each.remarks:
-            output.say(f"agentrun: {shown(remark)}\n")
+            output.note(remark)

@@ -8,8 +8,7 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
 from agentrun.commands import sessions
-from agentrun.commands.names import Target, find
-from agentrun.commands.place import Place
+from agentrun.commands.names import Target, find_session
 from agentrun.errors import NotFound, UsageError
 from agentrun.records.session import Session
 from agentrun.render.json import json_line
@@ -18,7 +17,7 @@ from agentrun.render.plain import about_text, question_text
 
 def rename(options: Options, name: str, title: str, expect_revision: int | None) -> int:
     """Gives a session another title."""
-    target = _whole(options.place(), name)
+    target = find_session(options.place().tree, name)
     session = sessions.rename(target.session, title, expect_revision)
     _say_what_it_is(options, session)
     return exits.OK
@@ -26,20 +25,20 @@ def rename(options: Options, name: str, title: str, expect_revision: int | None)
 
 def archive(options: Options, name: str, *, archived: bool) -> int:
     """Puts a session away, or takes it back. A run that goes on is named: it is not stopped."""
-    target = _whole(options.place(), name)
+    target = find_session(options.place().tree, name)
     session = sessions.archive(target.session, archived=archived)
     _say_what_it_is(options, session)
     active = target.session.active()
     if archived and active is not None and not options.json:
-        output.say(f"agentrun: {session.session_id}/{active} goes on; nothing was stopped\n")
-        output.say(f"  stop it with: agentrun cancel {session.session_id}/{active}\n")
+        run = f"{session.session_id}/{active}"
+        output.note(f"{run} goes on; nothing was stopped", f"stop it with: agentrun cancel {run}")
     return exits.OK
 
 
 def fork(options: Options, name: str, at: int | None) -> int:
     """Makes a session that begins with what was said in another one, and prints its id."""
     place = options.place()
-    source = _whole(place, name).session
+    source = find_session(place.tree, name).session
     forked = sessions.fork(place.tree, source, at)
     session = forked.session
     if options.json:
@@ -47,8 +46,10 @@ def fork(options: Options, name: str, at: int | None) -> int:
     else:
         output.out(f"{session.session_id}\n")
     if forked.is_cut and not options.json:
-        output.say(f"agentrun: the first {session.copied} messages; what comes after is of a run that goes on\n")
-        output.say(f"  take more with: agentrun fork {source.session_id} --at SEQ\n")
+        output.note(
+            f"the first {session.copied} messages; what comes after is of a run that goes on",
+            f"take more with: agentrun fork {source.session_id} --at SEQ",
+        )
     return exits.OK
 
 
@@ -56,7 +57,7 @@ def remove(options: Options, name: str, *, yes: bool, force: bool) -> int:
     """Removes a session with all its files, once somebody has said so."""
     place = options.place()
     try:
-        target = _whole(place, name)
+        target = find_session(place.tree, name)
     except NotFound:
         # It may be that one whose removal was interrupted: it is gone, and its room is to be freed.
         place.tree.finish_removals()
@@ -64,23 +65,14 @@ def remove(options: Options, name: str, *, yes: bool, force: bool) -> int:
     if not yes and not _is_agreed(options, target):
         if options.json:
             output.out_bytes(json_line({"removed": None}))
-        output.say("agentrun: nothing was removed\n")
+        output.note("nothing was removed")
         return exits.OK
     sessions.remove(place.tree, target.session, force=force)
     if options.json:
         output.out_bytes(json_line({"removed": target.session.session_id}))
     elif output.is_terminal(sys.stderr):
-        output.say(f"agentrun: {target.session.session_id} is removed\n")
+        output.note(f"{target.session.session_id} is removed")
     return exits.OK
-
-
-def _whole(place: Place, name: str) -> Target:
-    target = find(place.tree, name)
-    if target.run_id is not None:
-        raise UsageError(
-            f"{name} names a run; this command takes a session", hint=f"take it whole: {target.session.session_id}"
-        )
-    return target
 
 
 def _is_agreed(options: Options, target: Target) -> bool:

@@ -9,6 +9,7 @@ import sys
 
 from agentrun.cli.options import Options, is_dumb, wants_colour
 from agentrun.errors import StorageFailed
+from agentrun.render.safe import shown_line
 from agentrun.render.theme import Screen
 
 TYPE_CHECKING = False
@@ -71,6 +72,16 @@ def say(text: str) -> None:
         os.write(2, text.encode("utf-8", "replace"))
     except OSError:
         return
+
+
+def note(text: str, *hints: str) -> None:
+    """Says on standard error what a person should know, and below it what to type next.
+
+    File names, ids and words of the record may stand in it as they are: here they are made safe for a terminal.
+    """
+    unicode = screen_of(sys.stderr, Options()).unicode
+    first, *others = (shown_line(each, unicode=unicode) for each in (text, *hints))
+    say("".join([f"agentrun: {first}\n", *(f"  {each}\n" for each in others)]))
 
 
 def screen_of(stream: TextIO | None, options: Options) -> Screen:

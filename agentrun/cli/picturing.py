@@ -15,7 +15,6 @@ from agentrun.commands.place import Place
 from agentrun.commands.show import ALL, NEWEST
 from agentrun.commands.whole import Whole, records, whole
 from agentrun.render.json import json_line, timeline_doc
-from agentrun.render.theme import say
 from agentrun.render.timeline import timeline_text
 
 # Standard output, where a file is named.
@@ -33,7 +32,10 @@ def timeline(options: Options, place: Place, target: Target, tail: int | None, o
         output.out(("" if is_first else "\n") + timeline_text(*record, screen, time.time()))
         is_first = False
     if is_first and not options.json:
-        output.say(f"agentrun: {target.session.session_id} has no run yet\n")
+        output.note(
+            f"{target.session.session_id} has no run yet",
+            f"begin one with: agentrun send {target.session.session_id} TEXT",
+        )
     return exits.OK
 
 
@@ -49,8 +51,7 @@ def html(options: Options, place: Place, target: Target, path: str, on_damage: l
     if options.json:
         output.out_bytes(json_line({"file": path, "bytes": size}))
     else:
-        screen = output.screen_of(sys.stderr, options)
-        output.say(f"agentrun: wrote {say(path, screen)}, {size:,} bytes; open it in any browser\n")
+        output.note(f"wrote {path} ({size:,} bytes)", "open it in any browser")
     return exits.OK
 
 

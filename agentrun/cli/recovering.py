@@ -44,7 +44,7 @@ def settle(
         found = unresolved(run_dir)
         _say_operations(options, Target(target.session, run_dir.run_id), found)
         if not (found or options.json):
-            output.say(f"nothing of {run_dir.name} is unresolved\n")
+            output.note(f"nothing of {run_dir.name} is unresolved")
         return exits.OK
     if ask:
         raise UsageError("--ask asks about all of a run; leave out the operation, or say yourself how it ended")

@@ -8,7 +8,7 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
 from agentrun.cli.showing import warn
-from agentrun.commands.names import find
+from agentrun.commands.names import find_session
 from agentrun.commands.searching import search as found_in
 from agentrun.records.views import Hit
 from agentrun.render.found import hit_text
@@ -18,7 +18,7 @@ from agentrun.render.json import json_line
 def search(options: Options, text: str, session: str | None, limit: int | None) -> int:
     """Prints each place as soon as it is found; 0 whether there is any."""
     tree = options.place().tree
-    only = find(tree, session).session if session is not None else None
+    only = find_session(tree, session).session if session is not None else None
     screen = output.screen_of(sys.stdout, options)
     count = 0
     for entry in found_in(tree, text, only):
@@ -30,5 +30,5 @@ def search(options: Options, text: str, session: str | None, limit: int | None) 
         if count == limit:
             break
     if not count and not options.json and output.is_terminal(sys.stderr):
-        output.say(f"agentrun: nothing found in {tree.root if only is None else only.session_id}\n")
+        output.note(f"nothing found in {tree.root if only is None else only.session_id}")
     return exits.OK

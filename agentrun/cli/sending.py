@@ -103,7 +103,7 @@ def _announced_parent(place: Place, target: Target, asked: Asked) -> Parent | No
         return None
     parent, note = origin_of(place)
     if note:
-        output.say(f"agentrun: {note}\n")
+        output.note(note)
     if parent is None:
         return None
     if not asked.detach:
@@ -233,7 +233,7 @@ def _say_if_archived(options: Options, target: Target) -> None:
     """It is no obstacle, but whoever looks for the session in the list would not find it."""
     if not options.json and output.is_terminal(sys.stderr) and target.session.read().archived:
         name = target.session.session_id
-        output.say(f"agentrun: {name} is archived, and stays so\n  list it again with: agentrun unarchive {name}\n")
+        output.note(f"{name} is archived, and stays so", f"list it again with: agentrun unarchive {name}")
 
 
 def _print_accepted(options: Options, accepted: Accepted) -> None:

@@ -154,11 +154,11 @@ def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:
     warn(options, damage)
     if not options.json:
         if any(row.newest is not None and row.newest.executor == "lost" for row in rows):
-            output.say("agentrun: take up what has lost its executor with: agentrun recover\n")
+            output.note("take up what has lost its executor with: agentrun recover")
         if is_more:
-            output.say(f"agentrun: the first {wanted.limit}; there are more: --limit N\n")
+            output.note(f"the first {wanted.limit}; there are more: --limit N")
         elif not rows and output.is_terminal(sys.stderr):
-            output.say(f"agentrun: nothing to list in {place.tree.root}\n")
+            output.note(f"nothing to list in {place.tree.root}")
     return exits.OK
 
 
@@ -264,7 +264,7 @@ def warn(options: Options, said: Iterable[str]) -> None:
             warning: Doc = {"warning": {"code": "damaged", "message": each}}
             output.say(json_line(warning).decode("utf-8"))
         else:
-            output.say(f"agentrun: {each}\n")
+            output.note(each)
 
 
 def _print(options: Options, record: Message | Event, look: Look, text: object) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from agentrun.adapters.models.settings import REDACTED, without_secrets
 from agentrun.commands.place import CONFIG_NAME, Place
 from agentrun.config import AgentConfig, Config, load_config
+from agentrun.config.durations import written as duration_as_written
 from agentrun.config.keys import ENDING
 from agentrun.errors import AgentrunError, ConfigError
 from agentrun.named import NamedTuple
@@ -191,6 +192,8 @@ def _document(path: str | None) -> Doc:
 def _setting(name: str, key: str, written: Doc, effective: Any, config: Config) -> Setting:
     is_written = key in written
     value = _redacted(key, written[key] if is_written else effective)
+    if not is_written and isinstance(value, float):
+        value = duration_as_written(value)  # the only defaults that are no whole numbers
     return Setting(
         name, list(value) if isinstance(value, tuple) else value, str(config.path) if is_written else "default"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentrun import ids
-from agentrun.errors import NotFound
+from agentrun.errors import NotFound, UsageError
 from agentrun.named import NamedTuple
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
@@ -35,6 +35,16 @@ def find(tree: Tree, text: str) -> Target:
     if not slash:
         return Target(session, None)
     return Target(session, session.run(run_name(run)).run_id)
+
+
+def find_session(tree: Tree, text: str) -> Target:
+    """As `find`, for what is about a session as a whole. Raises UsageError for one of its runs."""
+    target = find(tree, text)
+    if target.run_id is not None:
+        raise UsageError(
+            f"{text} names a run; this command takes a session", hint=f"take it whole: {target.session.session_id}"
+        )
+    return target
 
 
 def run_name(text: str) -> str:

@@ -17,8 +17,18 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as `500ms`, `30s`, `10m`, `2h`, `7d` or `1h30m`. Raises UsageError."""
     if not _DURATION.fullmatch(text):
-        raise UsageError(f"{text[:80]!r} is not a duration; write one like 500ms, 30s, 10m, 2h or 7d")
+        hint = f"seconds are written {text}s, minutes {text}m" if text.isascii() and text.isdigit() else None
+        raise UsageError(f"{text[:80]!r} is not a duration; write one like 500ms, 30s, 10m, 2h or 7d", hint=hint)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(text))
     if seconds > LONGEST_DURATION_SECONDS:
         raise UsageError(f"{text[:80]} is too long for a duration; the longest is 3650d")
     return seconds
+
+
+def written(seconds: float) -> str:
+    """`seconds` as a duration is written in a file, in the largest unit that needs no fraction."""
+    for unit in ("d", "h", "m", "s"):
+        number, rest = divmod(seconds, _UNITS[unit])
+        if number and not rest:
+            return f"{int(number)}{unit}"
+    return f"{round(seconds * 1000)}ms"

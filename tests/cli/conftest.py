@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -29,6 +30,18 @@ PATIENCE = 30.0
 AGENTRUN = (sys.executable, "-m", "agentrun")
 # What a shell script that stands as a tool says to be let go on: it waits for a file, which the test makes.
 _GATE = 'while [ ! -e "{path}" ]; do sleep 0.02; done'
+
+# Runs the command lines of a file one after the other, each between a line with its number and one with its code.
+_DRIVER = """
+import json, os, sys
+from agentrun.cli.command_line import run
+for number, argv in enumerate(json.load(open(sys.argv[1]))):
+    os.write(1, b"=== %d\\n" % number)
+    code = run(argv)
+    sys.stdout.flush()
+    os.write(1, b"--- %d\\n" % code)
+os._exit(0)
+"""
 
 
 def until(look: Callable[[], T], what: str = "what the test waits for", patience: float = PATIENCE) -> T:
@@ -320,6 +333,17 @@ class Home:
         terminal = Terminal(argv, self.env | dict(env or {}), columns=columns, rows=rows, **kwargs)
         self._open.append(terminal)
         return terminal
+
+    def drive(self, argvs: Sequence[Sequence[str]], *, columns: int = 120) -> list[tuple[int, str]]:
+        """Runs many commands one after the other in one process on a terminal: exit code and raw text of each."""
+        path = self.path / "commands.json"
+        path.write_text(json.dumps(argvs), encoding="utf-8")
+        argv = [sys.executable, "-c", _DRIVER, str(path)]
+        terminal = self.on_terminal(argv, columns=columns, cwd=self.path, redirected="</dev/null")
+        assert terminal.end() == 0, terminal.text
+        found = re.findall(r"=== (\d+)\r\n(.*?)--- (\d+)\r\n", terminal.raw.decode("utf-8"), re.DOTALL)
+        assert [int(number) for number, _, _ in found] == list(range(len(argvs)))
+        return [(int(code), text) for _, text, code in found]
 
     def new(self, *arguments: str | bytes) -> str:
         """Makes a session; its id."""

@@ -119,3 +119,10 @@ def test_a_file_in_the_working_directory_is_never_obeyed_unasked(home: Any, tmp_
     assert str(here) not in json.dumps(listed)
     named = str(here / "agentrun.toml")
     assert home.run("send", session, "x", "--config", named, env=environment, cwd=here).text.strip() == "obeyed"
+
+
+def test_what_nobody_wrote_is_told_as_it_would_be_written(home: Any) -> None:
+    told = home.run("config").text
+    assert 'lease = "15s"    # default\n' in told
+    assert "default_agent = none    # default\n" in told
+    assert 'request_timeout = "5m"' in told
