@@ -23,7 +23,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-local test faults test-all exhaustive soak quick check static format-check lint types layers docs-check \
-	format docs mutants setup setup-all clean remake
+	format docs mutants lock setup setup-all clean remake
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -85,6 +85,12 @@ mutants: $(VENV)/dev.stamp ## break the code in known ways; the tests must notic
 bench: $(VENV)/dev.stamp ## measure beside others, a quarter of an hour (ARGS=append chooses); writes benchmarks/results.md
 	$(PY) benchmarks/all.py $(ARGS)
 
+lock: $(VENV)/python.stamp ## choose the newest versions that pyproject.toml allows for requirements-dev.lock
+	$(PY) -m pip install -qq 'uv>=0.5,<1'
+	$(PY) -m uv pip compile -q --upgrade --universal --python-version 3.11 --extra dev --generate-hashes \
+	  --no-annotate --custom-compile-command "make lock" \
+	  --output-file requirements-dev.lock pyproject.toml
+
 setup: $(VENV)/dev.stamp ## only set up the environment
 
 setup-all: $(VENV)/all.stamp ## set up also what tests of real models and agents need; `make test` skips them without it
@@ -110,8 +116,10 @@ $(VENV)/runtime.stamp: $(VENV)/python.stamp pyproject.toml
 	$(PY) -m pip install -qq --editable .
 	@touch $@
 
-$(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml
-	$(PY) -m pip install -qq --editable '.[dev]'
+# What judges and tests the code is what it was when the lock was made, to the last byte.
+$(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml requirements-dev.lock
+	$(PY) -m pip install -qq --require-hashes --requirement requirements-dev.lock
+	$(PY) -m pip install -qq --no-deps --editable .
 	@touch $(VENV)/runtime.stamp $@
 
 # Its own dependencies bring another llama.cpp, which would be built from source.

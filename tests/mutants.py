@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[1]
-COPIED = ("agentrun", "tests", "examples", "docs", "tools", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
+COPIED = (
+    "agentrun", "tests", "examples", "docs", "tools", "pyproject.toml", "requirements-dev.lock", "README.md",
+    "CHANGELOG.md", "Makefile",
+)  # fmt: skip
 # A breakage may well make a test wait for ever.
 SECONDS_PER_TEST = 20
 
@@ -40,6 +43,28 @@ MUTANTS = [
         "while not _lock_now(fd):\n            if time.monotonic() >= patience:\n                on_wait",
         "while False:\n            if time.monotonic() >= patience:\n                on_wait",
         "tests/store/test_locks.py",
+    ),
+    Mutant(
+        "records are not synced",
+        "store/disk.py",
+        '    getattr(os, "fdatasync", os.fsync)(fd)\n',
+        "    pass\n",
+        "tests/store/test_redo.py -k synced",
+    ),
+    # The two that a power cut alone shows; without root they cannot be noticed.
+    Mutant(
+        "no sync makes a record last",
+        "store/disk.py",
+        '    getattr(os, "fdatasync", os.fsync)(fd)\n',
+        "    pass\n",
+        "tests/faults/test_power_cut.py -k lasts",
+    ),
+    Mutant(
+        "names are not synced",
+        "store/disk.py",
+        "        with speaking_of(self.path):\n            os.fsync(self.fd)\n",
+        "        pass\n",
+        "tests/faults/test_power_cut.py",
     ),
     Mutant(
         "probe with an exclusive lock",

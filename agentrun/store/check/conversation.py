@@ -93,12 +93,15 @@ def _look_at_document(session: SessionDir) -> tuple[list[Finding], int]:
     path = session.directory.at(layout.SESSION)
     try:
         document = session.read()
-        session.check_writable()
     except CorruptRecord as error:
         return [Finding(Kind.UNREADABLE, path, str(error).removeprefix(f"{path}: "), 0)], 0
+    # Also of a newer format: without it the lines of a fork would be taken for inputs whose runs are lost.
+    copied = int((document.forked_from or {}).get("seq", 0))
+    try:
+        session.check_writable()
     except Denied as error:
-        return [Finding(Kind.NEWER, path, str(error))], 0
-    return [], int((document.forked_from or {}).get("seq", 0))
+        return [Finding(Kind.NEWER, path, str(error))], copied
+    return [], copied
 
 
 def _look_at_runs(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
