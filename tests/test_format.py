@@ -126,7 +126,8 @@ def test_what_is_not_known_here_survives(golden: Golden) -> None:
 
 WRITERS = (
     "send history x", "send open 12", "steer open x", "cancel open", "rename history x", "archive history",
-    "unarchive shelved", "compact history", "resume history", "rm history --yes", "reconcile history/3 op-2 --as failed",
+    "unarchive shelved", "compact history", "resume history", "rm history --yes",
+    "reconcile history/3 op-2 --as failed",
 )  # fmt: skip
 
 

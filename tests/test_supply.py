@@ -46,7 +46,7 @@ print(imported)
 def declared() -> list[Requirement]:
     project = DECLARED["project"]
     lists = [project["dependencies"], DECLARED["build-system"]["requires"], *project["optional-dependencies"].values()]
-    wanted = [Requirement(each) for each in sum(lists, [])]
+    wanted = [Requirement(each) for names in lists for each in names]
     return [each for each in wanted if each.name != "agentrun"]
 
 
