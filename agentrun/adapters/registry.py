@@ -2,35 +2,30 @@
 
 What is configured but cannot be driven by this version is refused in words, never passed over: a run that
 ignored a check or a limit would promise what nobody keeps.
+
+Each kind of part is loaded where one is made: an agent is also built to see whether it can be, by a command that has to
+be quick.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from agentrun.adapters import plugins
-from agentrun.adapters.acp.agent import AcpAgent
-from agentrun.adapters.agents.command import CommandAgent
-from agentrun.adapters.agents.equipped import EquippedAgent
-from agentrun.adapters.agents.opened import OpenedAgent
-from agentrun.adapters.checks import CommandCheck
-from agentrun.adapters.extras import check_extra
-from agentrun.adapters.mcp.server import McpServer
 from agentrun.adapters.models.choosing import build_model, key_variables
 from agentrun.adapters.plugins import AgentSettings, ToolSettings
 from agentrun.adapters.surroundings import Surroundings
-from agentrun.adapters.tools.command import CommandTool, spec_of
-from agentrun.adapters.tools.delegate import DelegateTool, delegate_config
-from agentrun.adapters.tools.outside import CommandOutside
-from agentrun.agent.checks import Check
-from agentrun.agent.loop import LoopAgent
-from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent, Limits, Opened, Tool
 from agentrun.config import DELEGATE, MCP_PREFIX, AgentConfig, Config, ToolConfig
 from agentrun.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.adapters.mcp.server import McpServer
+    from agentrun.agent.checks import Check
+    from agentrun.agent.outside import Outside
 
 __all__ = ["Surroundings", "build_agent", "build_checks", "build_outside"]
 
@@ -48,6 +43,12 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
         return plugins.make(plugins.AGENTS, agent.kind, settings, Agent, user=user, built_in=_KINDS)  # type: ignore[type-abstract]
     if agent.kind != "loop":
         return _outside(config, agent, surroundings)
+    return _loop(config, agent, surroundings)
+
+
+def _loop(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
+    from agentrun.agent.loop import LoopAgent
+
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens, agent.compact_above_tokens)
     model = build_model(config, agent, surroundings)
 
@@ -56,9 +57,18 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
 
     tools = [_tool(config, name, surroundings) for name in agent.tools if not name.startswith(MCP_PREFIX)]
     servers = [_server(config, name, surroundings) for name in agent.tools if name.startswith(MCP_PREFIX)]
-    equipped = EquippedAgent(loop, tools, servers) if servers else loop(tools)
     held = [part for part in (model, *tools) if isinstance(part, Opened)]
-    return OpenedAgent(equipped, held) if held else equipped
+    if servers:
+        from agentrun.adapters.agents.equipped import EquippedAgent
+
+        equipped: Agent = EquippedAgent(loop, tools, servers)
+    else:
+        equipped = loop(tools)
+    if not held:
+        return equipped
+    from agentrun.adapters.agents.opened import OpenedAgent
+
+    return OpenedAgent(equipped, held)
 
 
 def _outside(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
@@ -66,40 +76,54 @@ def _outside(config: Config, agent: AgentConfig, surroundings: Surroundings) -> 
     directory = os.path.abspath(config.directory) if agent.name in config.agents else ""
     given: dict[str, Any] = {"directory": directory, "secrets": _secrets(config), "patience": config.patience}
     if agent.kind == "command":
+        from agentrun.adapters.agents.command import CommandAgent
+
         return CommandAgent(agent, surroundings, **given)
+    from agentrun.adapters.extras import check_extra
+
     check_extra("acp", "acp")
+    from agentrun.adapters.acp.agent import AcpAgent
+
     return AcpAgent(agent, surroundings, **given)
 
 
 def build_checks(config: Config, agent: AgentConfig, surroundings: Surroundings) -> list[Check]:
     """What the reports of `agent` have to pass before they are committed."""
-    make = partial(
-        CommandCheck,
-        surroundings=surroundings,
-        directory=config.directory,
-        secrets=_secrets(config),
-        patience=config.patience,
-    )
-    return [make(argv) for argv in agent.checks]
+    from agentrun.adapters.checks import CommandCheck
+
+    directory, secrets, patience = config.directory, _secrets(config), config.patience
+    return [
+        CommandCheck(argv, surroundings=surroundings, directory=directory, secrets=secrets, patience=patience)
+        for argv in agent.checks
+    ]
 
 
 def build_outside(config: Config, surroundings: Surroundings) -> Outside:
     """What can be asked about the actions of the run that `surroundings` names, whichever agent asked for them."""
+    from agentrun.adapters.tools.delegate import delegate_config
+    from agentrun.adapters.tools.outside import CommandOutside
+
     tools = {**config.tools, DELEGATE: delegate_config(config)}
     return CommandOutside(tools, surroundings, directory=config.directory, secrets=_secrets(config))
 
 
 def _tool(config: Config, name: str, surroundings: Surroundings) -> Tool:
     if name == DELEGATE:
+        from agentrun.adapters.tools.delegate import DelegateTool, delegate_config
+
         # It executes a run itself, so it needs the keys of models. The tools of that run do not get them.
         return DelegateTool(delegate_config(config), surroundings, directory=config.directory, secrets=())
     tool = config.tool(name)
     if tool.kind != "command":
         return _plugin_tool(config, tool, surroundings)
+    from agentrun.adapters.tools.command import CommandTool
+
     return CommandTool(tool, surroundings, directory=config.directory, secrets=_secrets(config))
 
 
 def _plugin_tool(config: Config, tool: ToolConfig, surroundings: Surroundings) -> Tool:
+    from agentrun.adapters.tools.command import spec_of
+
     settings = ToolSettings(spec_of(tool), tool.settings, os.path.abspath(config.directory), surroundings)
     user = f"tool {tool.name!r}: kind = {tool.kind!r}"
     made = plugins.make(plugins.TOOLS, tool.kind, settings, Tool, user=user, built_in=["command"])  # type: ignore[type-abstract]
@@ -109,7 +133,11 @@ def _plugin_tool(config: Config, tool: ToolConfig, surroundings: Surroundings) -
 
 
 def _server(config: Config, name: str, surroundings: Surroundings) -> McpServer:
+    from agentrun.adapters.extras import check_extra
+
     check_extra("mcp", "mcp")
+    from agentrun.adapters.mcp.server import McpServer
+
     server = config.mcp[name.removeprefix(MCP_PREFIX)]
     return McpServer(server, surroundings, directory=config.directory, secrets=_secrets(config))
 

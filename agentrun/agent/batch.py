@@ -11,8 +11,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
-import anyio
-
 from agentrun.agent.events import RemoteIdLearned, RequestFinished, ToolFinished, ToolRegistered
 from agentrun.agent.pauses import pause_after
 from agentrun.agent.protocols import STEERED, Invocation, Question, Stretch, Tool, ToolOutcome
@@ -45,6 +43,8 @@ def is_unfinished(turn: Turn) -> bool:
 
 async def record_fact(stretch: Stretch, event: RequestFinished | ToolFinished) -> None:
     """Stores what has already happened. A cancellation waits for it, for the fact would be lost otherwise."""
+    import anyio
+
     with anyio.CancelScope(shield=True):
         await stretch.record(event)
 
@@ -74,6 +74,8 @@ class Batch:
 
     async def finish(self) -> None:
         """Returns when each call has its outcome. Cancelling it records what is known of each."""
+        import anyio
+
         try:
             await self._register()
             await self._skip_hopeless()
@@ -168,6 +170,8 @@ class Batch:
     # Running.
 
     async def _run(self, calls: list[Operation]) -> None:
+        import anyio
+
         try:
             async with anyio.create_task_group() as group:
                 for call in calls:
@@ -187,6 +191,8 @@ class Batch:
 
     async def _attempts(self, call: Operation, tool: Tool) -> None:
         """Attempts the call until there is an outcome that stands."""
+        import anyio
+
         attempt, error = call.attempt, call.error
         while True:
             attempt += 1

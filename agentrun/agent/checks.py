@@ -10,8 +10,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-import anyio
-
 from agentrun.agent.batch import idempotency_key, lost, record_fact
 from agentrun.agent.events import ToolFinished, ToolRegistered
 from agentrun.agent.protocols import Invocation, Stretch, ToolOutcome
@@ -97,6 +95,8 @@ async def _make(stretch: Stretch, transcript: Transcript, check: Check, draft: b
 
 
 async def _started(stretch: Stretch, operation_id: str, check: Check) -> str | None:
+    import anyio
+
     try:
         return await stretch.start_call(operation_id, None, check.name, 1)
     except BaseException:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 # Seconds before the second attempt, doubled before each further one. What fails for now (a warehouse that is
 # still loading, a full queue) is often over in a moment, and a run should not seem to hang when it is not.
 FIRST_PAUSE_SECONDS = 0.2
@@ -19,6 +17,8 @@ def pause_after(attempt: int, asked: float | None = None) -> float:
     Up to half as long again by chance, at most 5 s more: runs that failed at the same moment, since what they all
     need was gone, must not come back at the same moment.
     """
+    import random
+
     doubled: float = min(FIRST_PAUSE_SECONDS * 2 ** min(attempt - 1, 16), LONGEST_PAUSE_SECONDS)
     least = max(doubled, asked or 0.0)
     return least + random.uniform(0.0, min(least / 2, LONGEST_PAUSE_SECONDS))

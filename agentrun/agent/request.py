@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import anyio
-
 from agentrun.agent.batch import record_fact
 from agentrun.agent.events import RequestFinished
 from agentrun.agent.pauses import pause_after, too_long
@@ -81,6 +79,8 @@ class Request:
 
     async def _wait(self, attempt: int) -> None:
         """Waits before the next attempt: at least as long as its server asked for."""
+        import anyio
+
         try:
             await anyio.sleep(self._pause)
         except BaseException as error:

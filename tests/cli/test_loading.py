@@ -72,3 +72,13 @@ def test_a_hot_command_loads_no_more_than_it_needs(home: Home) -> None:
         assert loaded_by(home, *words) & (NOT_HOT | WRITING) == set(), words
     assert loaded_by(home, "steer", run, "not so") & NOT_HOT == set()
     assert loaded_by(home, "cancel", run) & NOT_HOT == set()
+
+
+@pytest.mark.slow
+def test_to_accept_a_prompt_only_the_parts_of_its_agent_are_loaded(home: Home) -> None:
+    """Its agent is built once before, to see whether it can be; it is executed by another process."""
+    session = home.new("a title")
+    executing = {"anyio", "asyncio", "ctypes", "random", "ssl", "subprocess", "tempfile", "typer", "uuid"}
+    others = {"agentrun.adapters.acp", "agentrun.adapters.mcp", "agentrun.adapters.process", "agentrun.executor"}
+    assert loaded_by(home, "send", session, "hello", "--detach") & (executing | others) == set()
+    home.wait_for_status(session, "completed")

@@ -27,7 +27,6 @@ from agentrun.records.codec import Doc
 
 EXTRA = "anthropic"
 DEFAULT_URL = "https://api.anthropic.com"
-DEFAULT_KEY_VARIABLE = "ANTHROPIC_API_KEY"
 # The API wants a limit for each reply. All models that it offers can write this much.
 MAX_OUTPUT_TOKENS = 8192
 _NO_KEY = "none"

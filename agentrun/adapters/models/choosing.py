@@ -6,11 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from agentrun.adapters import plugins
-from agentrun.adapters.models import anthropic, openai_compatible
-from agentrun.adapters.models.embedded import EmbeddedModel, EmbeddedServer, model_file
-from agentrun.adapters.models.scripted import load_script
 from agentrun.adapters.models.settings import Key, ModelSettings
-from agentrun.adapters.models.structured import StructuredActions
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.protocols import Model
 from agentrun.config import AgentConfig, Config
@@ -18,14 +14,8 @@ from agentrun.errors import ConfigError
 
 # Each with what it takes its key from where the configuration names no endpoint and no key of its own.
 _DEFAULT_KEYS = {
-    "openai": openai_compatible.DEFAULT_KEY_VARIABLE,
-    "anthropic": anthropic.DEFAULT_KEY_VARIABLE,
-}
-_MODELS: dict[str, Callable[[ModelSettings], Model]] = {
-    "openai": openai_compatible.OpenAICompatibleModel,
-    "anthropic": anthropic.AnthropicModel,
-    "local": lambda settings: _embedded(settings),
-    "scripted": lambda settings: load_script(os.path.join(settings.directory, settings.name)),
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
 }
 # Needs no name: there is one model that comes with it.
 _LOCAL = "local"
@@ -48,7 +38,11 @@ def build_model(config: Config, agent: AgentConfig, surroundings: Surroundings) 
         raise ConfigError(f"agent {agent.name!r}: settings are for plug-ins, {provider!r} is none")
     else:
         model = _MODELS[provider](settings)
-    return StructuredActions(model, may_ask=may_ask) if actions == "structured" else model
+    if actions != "structured":
+        return model
+    from agentrun.adapters.models.structured import StructuredActions
+
+    return StructuredActions(model, may_ask=may_ask)
 
 
 def _no_model(agent: AgentConfig) -> ConfigError:
@@ -57,9 +51,40 @@ def _no_model(agent: AgentConfig) -> ConfigError:
     return ConfigError(f"agent {agent.name!r}: {agent.model!r} is no model", hint=f"write one of: {forms}")
 
 
+# Each loads what it is made of: a prompt is accepted by a process that has use for one of them at the most.
+
+
+def _openai(settings: ModelSettings) -> Model:
+    from agentrun.adapters.models.openai_compatible import OpenAICompatibleModel
+
+    return OpenAICompatibleModel(settings)
+
+
+def _anthropic(settings: ModelSettings) -> Model:
+    from agentrun.adapters.models.anthropic import AnthropicModel
+
+    return AnthropicModel(settings)
+
+
+def _scripted(settings: ModelSettings) -> Model:
+    from agentrun.adapters.models.scripted import load_script
+
+    return load_script(os.path.join(settings.directory, settings.name))
+
+
 def _embedded(settings: ModelSettings) -> Model:
+    from agentrun.adapters.models.embedded import EmbeddedModel, EmbeddedServer, model_file
+
     server = EmbeddedServer(model_file(settings.name, settings.directory), settings.environment)
     return EmbeddedModel(settings, server)
+
+
+_MODELS: dict[str, Callable[[ModelSettings], Model]] = {
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "local": _embedded,
+    "scripted": _scripted,
+}
 
 
 def key_variables(agents: Iterable[AgentConfig]) -> set[str]:

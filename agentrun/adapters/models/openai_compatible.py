@@ -30,7 +30,6 @@ from agentrun.records.codec import Doc
 
 EXTRA = "openai"
 DEFAULT_URL = "https://api.openai.com/v1"
-DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 # The SDK insists on a key; a server that needs none does not look at it.
 _NO_KEY = "none"
 

@@ -13,8 +13,6 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-import anyio
-
 from agentrun.agent.protocols import ModelFailed, ModelReply, ModelRequest, ToolCall
 from agentrun.config import nearest
 from agentrun.errors import ConfigError
@@ -54,6 +52,8 @@ class ScriptedModel:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], Awaitable[None]]) -> ModelReply:
         """The reply of the next turn that fits. Raises ModelFailed if there is none."""
+        import anyio
+
         turn = self._next(request)
         text = self._filled(turn, turn.text, request.results)
         for number, word in enumerate(_WORD.findall(text)):

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
-from agentrun.adapters.process import CannotStart, Outcome, run_process
 from agentrun.agent.protocols import ModelFailed
 from agentrun.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.adapters.process import Outcome
 
 REDACTED = "[redacted]"
 # Seconds for the command that prints a key: a password store may ask its user for a passphrase first.
@@ -61,6 +64,8 @@ class Key:
         return text
 
     async def _printed(self, command: tuple[str, ...]) -> str:
+        from agentrun.adapters.process import CannotStart, run_process
+
         marker = {"AGENTRUN_API_KEY_OF": f"{os.getpid()}-{id(self)}"}
         try:
             outcome = await run_process(
