@@ -11,7 +11,7 @@ import sys
 from frame import HERE, LIMIT, environment
 
 # In the order of the results. Each is a script of that name.
-SCRIPTS = ("append", "cancel")
+SCRIPTS = ("start", "append", "cancel")
 
 
 def main(arguments: list[str]) -> int:

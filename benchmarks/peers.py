@@ -29,6 +29,9 @@ OPENAI_AGENTS = Peer("openai-agents", ("openai-agents==0.24.0",))
 LANGGRAPH = Peer("langgraph", ("langgraph==1.2.24", "langgraph-checkpoint-sqlite==3.1.2"))
 DBOS = Peer("dbos", ("dbos==3.4.0",))
 LLM = Peer("llm", ("llm==0.36",))
+CODEX = Peer("codex", ("@openai/codex@0.171.0",), is_node=True)
+ACPX = Peer("acpx", ("acpx@0.19.1",), is_node=True)
+OPENCODE = Peer("opencode", ("opencode-ai@1.18.33",), is_node=True)
 WATCHFILES = Peer("watchfiles", ("watchfiles==1.3.0",))
 
 
