@@ -1,12 +1,10 @@
-"""How long a stop takes to arrive, and until the whole tree of a tool is gone.
+"""From `agentrun cancel` returning until the executor has seen it, its tool is told, and the whole tree of it is gone.
 
-    python benchmarks/cancel.py [ROUNDS] [--small]
-
-Three ways, in turns within one run, so that a busy moment hits all of them: `agentrun cancel` (from the moment at which
-the intent is stored and the command would return), a signal sent straight to the executor, and what a program would get
-that looks for a file ten times a second and then signals the tool itself, recording nothing. The tool is a process with
-two children. That the executor has seen the stop is taken from SIGTERM reaching the tool, which is later, never sooner.
-Prints the result and writes it into `results.md`, in a section of its own.
+The tool is a process with two children; beside it a tool of a plug-in waits inside the executor, and notes when it is
+stopped: then the executor has seen it. A signal to the executor is what a user's Ctrl-C is: the executor stores the
+intent itself, so that less is stored when it is sent. Polling is a program that looks for a file ten times a second and
+signals the tool, records nothing and has no executor. The last table is about whole commands, from the moment at which
+they are started; what `acpx cancel` talks to is an agent that waits.
 """
 
 from __future__ import annotations
@@ -15,38 +13,41 @@ import json
 import os
 import select
 import signal
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+
+import peers
+from frame import HERE, Reach, Size, Taken, environment, in_turns, median, reach_table, run, times_table
 
 from agentrun.commands import control
 from agentrun.commands.names import Target, find
 from agentrun.commands.place import Place, find_place
 
-ROUNDS = 30
+ACPX = peers.Peer("acpx", ("acpx@0.1.15",), is_node=True)
 POLL_SECONDS = 0.1
-RESULTS = Path(__file__).resolve().parent / "results.md"
-HEADING = "## Cancel"
-PATIENCE = 30.0
+PATIENCE = 60.0
+SIGNAL, CANCEL, POLLING = "signal to the executor", "agentrun cancel", "polling, 10 times a second"
+TYPED, TYPED_ACPX = "agentrun cancel, typed", "acpx cancel, typed"
+# What a round of each way takes: until nothing of the tool is left, until it is told, until the executor has seen it.
+GONE, TOLD, SEEN = range(3)
 
 TOOL = """\
 import os, signal, subprocess, sys, time
 folder = sys.argv[1]
-children = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+def note(name, text):
+    with open(f"{folder}/{name}.new", "w") as file:
+        file.write(text)
+    os.rename(f"{folder}/{name}.new", f"{folder}/{name}")
 def end(*_):
-    with open(folder + "/seen.new", "w") as file:
-        file.write(str(time.monotonic_ns()))
-    os.rename(folder + "/seen.new", folder + "/seen")
+    note("told", str(time.monotonic_ns()))
     os._exit(0)
+children = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
 signal.signal(signal.SIGTERM, end)
-with open(folder + "/pids.new", "w") as file:
-    file.write(" ".join(map(str, [os.getpid(), *(child.pid for child in children)])))
-os.rename(folder + "/pids.new", folder + "/pids")
+note("pids", " ".join(map(str, [os.getpid(), *(child.pid for child in children)])))
 while True:
     signal.pause()
 """
@@ -59,58 +60,73 @@ for pid in sys.argv[3:]:
     os.kill(int(pid), 15)
 """
 
-
-class Taken(NamedTuple):
-    """Milliseconds of one round: until the tool had the signal, and until nothing of its tree was left."""
-
-    seen: float
-    gone: float
+POINTS = "[agentrun.tools]\nnoticing = noticing:Noticing\n"
 
 
 class Stand:
-    """A root with one agent, whose tool runs until it is stopped."""
+    """A root with one agent, which calls two tools that wait until they are stopped."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.mkdir()
         (folder / "tool.py").write_text(TOOL, "utf-8")
-        turns = [{"calls": [{"name": "work"}]}]
+        # An installed package, as far as Python can tell.
+        package = folder / "agentrun_bench-1.dist-info"
+        package.mkdir()
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: agentrun-bench\nVersion: 1\n", "utf-8")
+        (package / "entry_points.txt").write_text(POINTS, "utf-8")
+        turns = [{"calls": [{"name": "notice"}, {"name": "work"}]}]
         (folder / "script.json").write_text(json.dumps({"turns": turns}), "utf-8")
         argv = [sys.executable, str(folder / "tool.py"), str(folder)]
-        lines = ["[agents.a]", 'model = "scripted:script.json"', 'tools = ["work"]']
+        lines = ["[agents.a]", 'model = "scripted:script.json"', 'tools = ["notice", "work"]']
         lines += ["[tools.work]", f"argv = {json.dumps(argv)}", 'effect = "read"']
+        lines += ["[tools.notice]", 'kind = "noticing"', 'effect = "read"']
         (folder / "agentrun.toml").write_text("\n".join(lines), "utf-8")
-        environment = os.environ | {"AGENTRUN_ROOT": str(folder), "AGENTRUN_CONFIG": str(folder / "agentrun.toml")}
-        self.environment = environment
-        self.place: Place = find_place(environment)
+        paths = os.pathsep.join(map(str, [folder, HERE / "work", HERE.parent]))
+        self.environment = environment(
+            AGENTRUN_ROOT=str(folder), AGENTRUN_CONFIG=str(folder / "agentrun.toml"), PYTHONPATH=paths
+        )
+        self.place: Place = find_place(self.environment)
 
     def begin(self) -> tuple[Target, int, list[int]]:
-        """A detached run in its tool: the run, its executor and the processes of the tool."""
-        for name in ("pids", "seen", "stop"):
+        """A detached run in its tools: the run, its executor, and the processes of the tool."""
+        for name in ("pids", "told", "noticed", "stop"):
             (self.folder / name).unlink(missing_ok=True)
-        session = self._agentrun("new")
-        self._agentrun("send", session, "go", "--detach")
-        pids = [int(pid) for pid in self.wait_for("pids").split()]
+        session = self.agentrun("new")
+        self.agentrun("send", session, "go", "--detach")
+        pids = [int(pid) for pid in wait_for(self.folder / "pids").split()]
         target = find(self.place.tree, f"{session}/1")
         owner = target.run().load().lease_owner or {}
         return target, int(owner["pid"]), pids
 
-    def wait_for(self, name: str) -> str:
-        """What the tool writes into that file."""
-        path, until = self.folder / name, time.monotonic() + PATIENCE
-        while not path.exists():
-            if time.monotonic() > until:
-                raise SystemExit(f"{path} did not come")
-            time.sleep(0.002)
-        return path.read_text("utf-8")
-
-    def _agentrun(self, *words: str) -> str:
+    def agentrun(self, *words: str) -> str:
+        """What a command prints; its exit code is of no interest."""
         argv = [sys.executable, "-m", "agentrun", *words]
-        return subprocess.run(argv, env=self.environment, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(argv, env=self.environment, check=False, capture_output=True, text=True).stdout.strip()
+
+
+def wait_for(path: Path) -> str:
+    """The contents of a file, as soon as it is there."""
+    until = time.monotonic() + PATIENCE
+    while not path.exists():
+        if time.monotonic() > until:
+            raise TimeoutError(f"{path} did not come")
+        time.sleep(0.002)
+    return path.read_text("utf-8")
+
+
+# Ways to stop: each returns when it had been asked for, in nanoseconds.
 
 
 def by_command(stand: Stand, target: Target, executor: int, pids: list[int]) -> int:
     control.cancel(stand.place, target, "measured")
     return time.monotonic_ns()
+
+
+def by_typing(stand: Stand, target: Target, executor: int, pids: list[int]) -> int:
+    started = time.monotonic_ns()
+    stand.agentrun("cancel", target.run().name)
+    return started
 
 
 def by_signal(stand: Stand, target: Target, executor: int, pids: list[int]) -> int:
@@ -129,81 +145,88 @@ def by_polling(stand: Stand, target: Target, executor: int, pids: list[int]) -> 
     return stopped
 
 
-WAYS: dict[str, Callable[[Stand, Target, int, list[int]], int]] = {
-    "agentrun cancel": by_command,
-    "signal to the executor": by_signal,
-    "polling, 10 times a second": by_polling,
-}
+def stopped_by(stand: Stand, way: Callable[[Stand, Target, int, list[int]], int]) -> list[float]:
+    """One round: the seconds until the tree was gone, the tool was told and the executor had seen it, if there is one.
 
-
-def measure(stand: Stand, way: Callable[[Stand, Target, int, list[int]], int]) -> Taken:
-    """One round. The run is over afterwards, whichever way it was."""
+    The run is over afterwards, whichever way it was.
+    """
     target, executor, pids = stand.begin()
     watched = [os.pidfd_open(pid) for pid in pids]
-    stopped = way(stand, target, executor, pids)
+    asked = way(stand, target, executor, pids)
     left = set(watched)
     while left:
         left -= set(select.select(list(left), [], [], PATIENCE)[0])
-    gone = time.monotonic_ns()
+    moments = [time.monotonic_ns(), int(wait_for(stand.folder / "told"))]
     for descriptor in watched:
         os.close(descriptor)
-    seen = int(stand.wait_for("seen"))
-    if not target.run().load().is_over:
-        subprocess.run(
-            [sys.executable, "-m", "agentrun", "cancel", target.run().name, "--wait"],
-            env=stand.environment,
-            check=False,
-            capture_output=True,
-        )
-    return Taken(max(seen - stopped, 0) / 1e6, (gone - stopped) / 1e6)
+    if way is by_polling:
+        stand.agentrun("cancel", target.run().name, "--wait")
+    else:
+        moments.append(int(wait_for(stand.folder / "noticed")))
+        while not target.run().load().is_over:
+            time.sleep(0.002)
+    return [max(moment - asked, 0) / 1e9 for moment in moments]
 
 
-def table(taken: dict[str, list[Taken]]) -> str:
-    """The result, in Markdown."""
-    lines = [
-        "| way | seen: median ms | p99 ms | x signal | tree gone: median ms | p99 ms | x signal |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+class Acpx:
+    """`acpx` with an agent that waits, in a home of its own."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self._environment = environment(HOME=str(folder))
+        agent = f"{sys.executable} {HERE / 'work' / 'acpx_agent.py'} {folder}"
+        self._argv = [str(program), "--agent", agent, "--cwd", str(folder), "--approve-all", "--ttl", "1"]
+
+    def cancelled(self) -> list[float]:
+        """One round: the seconds from the start of `acpx cancel` until the agent was told."""
+        for name in ("working", "noticed"):
+            (self._folder / name).unlink(missing_ok=True)
+        self._call("sessions", "new")
+        prompt = subprocess.Popen([*self._argv, "prompt", "go"], env=self._environment, stdout=subprocess.DEVNULL)
+        wait_for(self._folder / "working")
+        started = time.monotonic_ns()
+        self._call("cancel")
+        noticed = int(wait_for(self._folder / "noticed"))
+        prompt.wait(PATIENCE)
+        return [(noticed - started) / 1e9]
+
+    def _call(self, *words: str) -> None:
+        subprocess.run([*self._argv, *words], env=self._environment, check=True, capture_output=True, timeout=PATIENCE)
+
+
+def part(taken: Taken, which: int, *names: str) -> Taken:
+    """One of the times of a round, for the ways that have it."""
+    return {name: [[seconds[which]] for seconds in taken[name]] for name in names}
+
+
+def measure(size: Size) -> str:
+    stand = Stand(size.folder / "stand")
+    hows = {CANCEL: by_command, SIGNAL: by_signal, POLLING: by_polling, TYPED: by_typing}
+    ways: dict[str, Callable[[], list[float]]] = {name: partial(stopped_by, stand, how) for name, how in hows.items()}
+    acpx = peers.program(ACPX, "acpx", size)
+    if acpx:
+        ways[TYPED_ACPX] = Acpx(acpx, size.folder / "acpx").cancelled
+    taken = in_turns(ways, size.of(12, 1))
+    seen = part(taken, SEEN, CANCEL, SIGNAL)
+    typed = part(taken, SEEN, TYPED)
+    if acpx:
+        typed |= part(taken, 0, TYPED_ACPX)
+    gone = part(taken, GONE, CANCEL, SIGNAL, POLLING)
+    parts = [
+        "Until the executor has seen it:",
+        times_table(seen, SIGNAL),
+        "Until the tool has its signal:",
+        times_table(part(taken, TOLD, CANCEL, SIGNAL, POLLING), SIGNAL),
+        "Until all of the tool is gone:",
+        times_table(gone, SIGNAL),
+        "From the start of the command until the executor, or the agent, has seen it:",
+        times_table(typed, TYPED),
+        reach_table([Reach("cancel returns -> seen, median in ms", 1e3 * median(seen[CANCEL]), 15)]),
+        peers.missing_text(),
     ]
-    base = taken["signal to the executor"]
-    for name, rounds in taken.items():
-        cells = [name]
-        for field in ("seen", "gone"):
-            values = sorted(getattr(each, field) for each in rounds)
-            reference = statistics.median(getattr(each, field) for each in base) or 0.001
-            median, p99 = statistics.median(values), values[min(len(values) - 1, round(0.99 * len(values)))]
-            cells += [f"{median:.1f}", f"{p99:.1f}", f"{median / reference:.1f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def write(text: str) -> None:
-    """Puts the section into the page, in place of an earlier one."""
-    page = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Results\n"
-    before, found, rest = page.partition(f"{HEADING}\n")
-    _, following, after = rest.partition("\n## ") if found else ("", "", "")
-    section = f"{HEADING}\n\n{text}\n"
-    RESULTS.write_text(f"{before.rstrip()}\n\n{section}" + (f"\n## {after}" if following else ""), "utf-8")
-
-
-def main(arguments: list[str]) -> None:
-    is_small = "--small" in arguments
-    numbers = [int(each) for each in arguments if each.isdigit()]
-    rounds = numbers[0] if numbers else 1 if is_small else ROUNDS
-    taken: dict[str, list[Taken]] = {name: [] for name in WAYS}
-    with tempfile.TemporaryDirectory(prefix="agentrun-bench-") as folder:
-        stand = Stand(Path(folder).resolve())
-        for number in range(rounds + 1):
-            for name, way in WAYS.items():
-                each = measure(stand, way)
-                if number:  # the first round warms the caches
-                    taken[name].append(each)
-    circumstances = f"{rounds} rounds of each way in turns, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}."
-    what = "Since the stop was stored or sent,\nuntil the tool has the signal, and until all of it is gone."
-    text = f"{circumstances} {what}\n\n{table(taken)}"
-    print(f"{HEADING}\n\n{text}\n")
-    if not is_small:
-        write(text)
+    return "\n\n".join(each for each in parts if each)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run("Cancel", measure, __doc__)
