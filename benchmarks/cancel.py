@@ -30,6 +30,7 @@ from agentrun.commands.place import Place, find_place
 ACPX = peers.Peer("acpx", ("acpx@0.1.15",), is_node=True)
 POLL_SECONDS = 0.1
 PATIENCE = 60.0
+NULL = subprocess.DEVNULL
 SIGNAL, CANCEL, POLLING = "signal to the executor", "agentrun cancel", "polling, 10 times a second"
 TYPED, TYPED_ACPX = "agentrun cancel, typed", "acpx cancel, typed"
 # What a round of each way takes: until nothing of the tool is left, until it is told, until the executor has seen it.
@@ -183,7 +184,7 @@ class Acpx:
         for name in ("working", "noticed"):
             (self._folder / name).unlink(missing_ok=True)
         self._call("sessions", "new")
-        prompt = subprocess.Popen([*self._argv, "prompt", "go"], env=self._environment, stdout=subprocess.DEVNULL)
+        prompt = subprocess.Popen([*self._argv, "prompt", "go"], env=self._environment, stdout=NULL, stderr=NULL)
         wait_for(self._folder / "working")
         started = time.monotonic_ns()
         self._call("cancel")
@@ -207,7 +208,7 @@ def measure(size: Size) -> str:
     acpx = peers.program(ACPX, "acpx", size)
     if acpx:
         ways[TYPED_ACPX] = Acpx(acpx, size.folder / "acpx").cancelled
-    taken = in_turns(ways, size.of(12, 1))
+    taken = in_turns(ways, size.of(8, 1))
     seen = part(taken, SEEN, CANCEL, SIGNAL)
     typed = part(taken, SEEN, TYPED)
     if acpx:

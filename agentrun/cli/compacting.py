@@ -6,6 +6,7 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.audience import audience_for
 from agentrun.cli.executing import collect_signals, execute_here
+from agentrun.cli.family import announced_parent
 from agentrun.cli.options import Options
 from agentrun.cli.watching import watch
 from agentrun.commands import compacting
@@ -17,7 +18,9 @@ from agentrun.render.json import json_line
 def compact(options: Options, name: str, agent: str | None, *, detach: bool) -> int:
     """Begins the run that summarises, and executes it unless it is detached. Prints the run's name."""
     place = options.place()
-    acceptance = compacting.compact(place, find(place.tree, name), agent)
+    found = find(place.tree, name)
+    parent = announced_parent(place, found, may_begin=True, waits=not detach)
+    acceptance = compacting.compact(place, found, agent, parent.to_doc() if parent else None)
     accepted = acceptance.accepted
     target = Target(place.tree.session(accepted.session_id), accepted.run_id)
 

@@ -8,10 +8,12 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.audience import audience_for
 from agentrun.cli.executing import collect_signals, execute_here
+from agentrun.cli.family import announced_parent
 from agentrun.cli.options import Options
 from agentrun.commands.execution import start_detached
 from agentrun.commands.names import Target, find
 from agentrun.commands.resuming import Resumed
+from agentrun.records.codec import Doc
 from agentrun.render.json import json_line
 from agentrun.render.recovering import resumed_text
 
@@ -22,8 +24,13 @@ def resume(options: Options, session: str, *, detach: bool) -> int:
 
     place = options.place()
     target = find(place.tree, session)
+
+    def begun_by() -> Doc | None:
+        parent = announced_parent(place, target, may_begin=True, waits=not detach)
+        return parent.to_doc() if parent else None
+
     # A run that is named by its session alone is the same one all the way.
-    resumed = take(place, Target(target.session, target.run().run_id))
+    resumed = take(place, Target(target.session, target.run().run_id), begun_by)
     joined = Target(target.session, resumed.run_id)
     if detach:
         start_detached(place, joined.run(), resumed.liveness)

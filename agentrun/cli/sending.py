@@ -7,16 +7,17 @@ import sys
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
+from agentrun.cli.family import announced_parent
 from agentrun.cli.options import Options
 from agentrun.commands import control, sessions
 from agentrun.commands.attaching import read_files
 from agentrun.commands.execution import make_order, start_detached
 from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.commands.names import Target, find, run_name
-from agentrun.commands.parents import Parent, announce, check_not_itself, origin_of
 from agentrun.commands.place import Place
 from agentrun.errors import UsageError
 from agentrun.named import NamedTuple
+from agentrun.records.codec import Doc
 from agentrun.records.message import PROMPT, STEER
 from agentrun.records.views import Accepted
 from agentrun.render.json import json_line
@@ -66,7 +67,7 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     place = options.place()
     target = find(place.tree, session)
     parent = _announced_parent(place, target, asked)
-    saying = _saying(place, target, text, asked)._replace(parent_run=parent.to_doc() if parent else None)
+    saying = _saying(place, target, text, asked)._replace(parent_run=parent)
     acceptance = control.say(place, target, saying)
     joined = Target(target.session, acceptance.accepted.run_id)
     _say_if_archived(options, target)
@@ -96,23 +97,11 @@ def _see_through(options: Options, place: Place, joined: Target, acceptance: con
     return execute_here(options, place, joined, acceptance.liveness, audience, signals, with_report=acceptance.began)
 
 
-def _announced_parent(place: Place, target: Target, asked: Asked) -> Parent | None:
+def _announced_parent(place: Place, target: Target, asked: Asked) -> Doc | None:
     """The run of the tool that started this command. It knows, before there is one, of the run that may begin."""
     may_begin = asked.mode in (None, PROMPT) or asked.if_ended is not None
-    if asked.detach and not may_begin:
-        return None
-    parent, note = origin_of(place)
-    if note:
-        output.note(note)
-    if parent is None:
-        return None
-    if not asked.detach:
-        # Whatever is said: in the foreground its sender watches the run, which waits for the sender.
-        check_not_itself(parent, target.session.session_id)
-    if not may_begin:
-        return None
-    announce(place, parent, target.session.session_id, target.session.messages.next_seq() - 1)
-    return parent
+    parent = announced_parent(place, target, may_begin=may_begin, waits=not asked.detach)
+    return parent.to_doc() if parent else None
 
 
 def steer(options: Options, session: str, words: Words, *, key: str | None, if_ended: str | None) -> int:
@@ -121,8 +110,7 @@ def steer(options: Options, session: str, words: Words, *, key: str | None, if_e
     target = find(place.tree, session)
     asked = Asked(mode=STEER, key=key, if_ended=if_ended, detach=True)
     saying = _saying(place, target, read_text(words, "steer"), asked)._replace(drive=if_ended is not None)
-    parent = _announced_parent(place, target, asked)
-    saying = saying._replace(parent_run=parent.to_doc() if parent else None)
+    saying = saying._replace(parent_run=_announced_parent(place, target, asked))
     acceptance = control.say(place, target, saying)
     if acceptance.liveness is not None:
         start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)

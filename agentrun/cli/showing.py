@@ -116,11 +116,14 @@ def _check(look: Look) -> None:
 def follow(options: Options, name: str, look: Look) -> int:
     """Watches a run from its beginning, or from an event on, to where it ends or waits."""
     from agentrun.cli.audience import audience_for
+    from agentrun.cli.family import check_waits_for_others
     from agentrun.cli.watching import watch
 
     _check(look)
-    target = find(options.place().tree, name)
+    place = options.place()
+    target = find(place.tree, name)
     named = Target(target.session, target.run().run_id)
+    check_waits_for_others(place, [named])
     return watch(options, named, audience_for(options, patient=True), with_report=True, since=look.since or 0)
 
 

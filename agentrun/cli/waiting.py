@@ -7,6 +7,7 @@ import time
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
+from agentrun.cli.family import check_waits_for_others
 from agentrun.cli.options import Options
 from agentrun.commands.names import find
 from agentrun.commands.show import told
@@ -25,8 +26,10 @@ def wait(options: Options, names: list[str], timeout: str | None) -> int:
     Prints a line for each run: when it stands, or how it stands when there is nothing more to wait for.
     """
     seconds = parse_duration(timeout) if timeout is not None else None
-    tree = options.place().tree
-    run_dirs = {run_dir.name: run_dir for run_dir in (find(tree, name).run() for name in names)}
+    place = options.place()
+    targets = [find(place.tree, name) for name in names]
+    check_waits_for_others(place, targets)
+    run_dirs = {run_dir.name: run_dir for run_dir in (target.run() for target in targets)}
     vigil = Vigil(list(run_dirs.values()))
     try:
         code, ran_out = _keep(options, vigil, None if seconds is None else time.monotonic() + seconds)

@@ -16,7 +16,7 @@ from agentrun.commands.vigil import Vigil, end_frozen
 from agentrun.errors import AgentrunError
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
-from agentrun.records.message import PROMPT
+from agentrun.records.message import COMPACT, PROMPT
 from agentrun.records.run import Run
 from agentrun.records.views import Child
 from agentrun.store.identity import this_actor
@@ -96,7 +96,7 @@ def _children_in(place: Place, run: Run, announced: Doc) -> Iterator[ChildRun]:
     for message in session.messages_since((after if isinstance(after, int) else 0) + 1):
         parent = (message.accept or {}).get("parentRun") or {}
         names = (parent.get("sessionId"), parent.get("runId"))
-        if message.is_input and message.mode == PROMPT and names == (run.session_id, run.run_id):
+        if message.mode in (PROMPT, COMPACT) and names == (run.session_id, run.run_id):
             yield ChildRun(str(parent.get("operationId")), session, session.run(message.run_id))
 
 

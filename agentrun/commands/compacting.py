@@ -7,6 +7,7 @@ from agentrun.commands.execution import make_order
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import ConfigError
+from agentrun.records.codec import Doc
 from agentrun.records.message import COMPACT
 from agentrun.store.inbox import Order
 
@@ -14,14 +15,17 @@ from agentrun.store.inbox import Order
 WORDS = "summarise the history"
 
 
-def compact(place: Place, target: Target, agent: str | None) -> Acceptance:
+def compact(place: Place, target: Target, agent: str | None, parent_run: Doc | None = None) -> Acceptance:
     """Accepts the wish to have the history summarised, by `agent` or the session's own.
+
+    `parent_run` is the call that begins the run, if it is one.
 
     Raises SlotTaken while a run is active, ConfigError for an agent that keeps its own history.
     """
     whole = Target(target.session, None)
     chosen = agent or target.session.read().agent
-    return say(place, whole, Saying(said(WORDS, None), lambda: _order(place, chosen), mode=COMPACT))
+    order = lambda: _order(place, chosen)  # noqa: E731
+    return say(place, whole, Saying(said(WORDS, None), order, mode=COMPACT, parent_run=parent_run))
 
 
 def _order(place: Place, agent: str | None) -> Order:

@@ -92,10 +92,22 @@ def check_not_itself(parent: Parent, session_id: str) -> None:
         if run.session_id == session_id:
             raise ImpossibleMode(
                 f"{session_id}/{run.run_id} waits for this command, which would wait for it",
-                hint="do not wait: agentrun send ... --detach",
+                hint="do not wait for it: --detach",
                 session_id=run.session_id,
                 run_id=run.run_id,
             )
+
+
+def check_not_own(parent: Parent, run_dir: RunDir) -> None:
+    """Raises ImpossibleMode for a run that ends only after the call that this process belongs to."""
+    if any((run.session_id, run.run_id) == (run_dir.session_id, run_dir.run_id) for run in parent.line):
+        raise ImpossibleMode(
+            f"{run_dir.name} waits for {parent.operation_id} of {parent.run_dir.name}, of which this command is part: "
+            "it would wait for itself",
+            hint=f"look at it with: agentrun show {run_dir.name}",
+            session_id=run_dir.session_id,
+            run_id=run_dir.run_id,
+        )
 
 
 def _check_depth(place: Place, parent: Parent) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Literal
 
 from agentrun.commands import control, recovery
@@ -55,8 +56,10 @@ class Resumed(NamedTuple):
         }
 
 
-def resume(place: Place, target: Target) -> Resumed:
+def resume(place: Place, target: Target, begun_by: Callable[[], Doc | None] = lambda: None) -> Resumed:
     """Finds out how the run can go on, and takes it. The caller drives it.
+
+    `begun_by` is asked for the call that begins a new run, if it comes to that.
 
     Raises HeldBack if something has to be settled first, Conflict if it is driven or waits, ConfigError if its
     configuration does not let it go on.
@@ -67,7 +70,7 @@ def resume(place: Place, target: Target) -> Resumed:
         frozen = end_frozen(run_dir)
     view = run_dir.view()
     if view.run.is_over:
-        return _link(place, target, run_dir, view.run)
+        return _link(place, target, run_dir, view.run, begun_by)
     match view.executor, view.status:
         case "lost", _:
             return _continue(place, target, run_dir)
@@ -119,7 +122,7 @@ def _start(place: Place, target: Target, run_dir: RunDir, view: RunView) -> Resu
     return Resumed("started", run_dir.session_id, run_dir.run_id, liveness)
 
 
-def _link(place: Place, target: Target, run_dir: RunDir, run: Run) -> Resumed:
+def _link(place: Place, target: Target, run_dir: RunDir, run: Run, begun_by: Callable[[], Doc | None]) -> Resumed:
     """A new run with the same prompt, which cites the report of the old one if there is one."""
     if run.unresolved_operations:
         # The same prompt may well lead to the same write, and one that was cut off half way may have happened.
@@ -134,7 +137,8 @@ def _link(place: Place, target: Target, run_dir: RunDir, run: Run) -> Resumed:
         return made._replace(continues=run.run_id, attachments=attachments)
 
     references = (run.run_id,) if run.report is not None else run.references
-    saying = control.Saying(control.said(prompt.text, None), order, mode=PROMPT, references=references)
+    said = control.said(prompt.text, None)
+    saying = control.Saying(said, order, mode=PROMPT, references=references, parent_run=begun_by())
     acceptance = control.say(place, Target(target.session, None), saying)
     accepted = acceptance.accepted
     if acceptance.liveness is None:

@@ -322,6 +322,44 @@ def test_a_run_does_not_wait_for_itself(home: Home, how: str) -> None:
     assert [message["mode"] for message in home.messages(session)] == ["prompt", "report"]
 
 
+def test_who_only_watches_its_own_run_is_refused_too(home: Home) -> None:
+    wait = f'{AGENTRUN} wait "$AGENTRUN_SESSION/$AGENTRUN_RUN" 2>&1; echo "wait $?"'
+    show = f'{AGENTRUN} show -f "$AGENTRUN_SESSION" 2>&1; echo "show $?"'
+    # A run of the same session that is over is waited for in no time.
+    past = f'{AGENTRUN} wait "$AGENTRUN_SESSION/1"; echo "past $?"'
+    home.tool("ask", f"{wait}; {show}; {past}", timeout="25s")
+    home.model(
+        {"ifContains": "go", "calls": [{"name": "ask"}]}, {"ifContains": "go", "text": "{{op:ask}}"}, {"text": "x"}
+    )
+    session = home.new()
+    home.run("send", session, "first")
+    sent = home.run("send", session, "go")
+    assert [word in sent.text for word in ("wait 7", "show 7", "past 0")] == [True] * 3, sent.text
+    assert sent.text.count("it would wait for itself") == 2
+
+
+@pytest.mark.parametrize("command", ["compact $other --detach", "resume $other/1 --detach"])
+def test_a_compaction_and_a_linked_run_that_a_tool_begins_have_their_parent(
+    home: Home, until: Until, command: str
+) -> None:
+    # covers B30
+    other = sending(home, f"agentrun {command}; {home.gate('never')}")
+    home.model({"text": "done"})
+    home.run("send", other, "a first task")
+    # The same prompt again, and the summary, take longer than any test waits.
+    home.model({"ifContains": "begin it", "calls": [{"name": "ask"}]}, {"text": "so many words", "delayMs": 60_000})
+    run = home.detach(home.new(), "begin it")
+    child = f"{other}/run-2"
+    home.wait_for_event(child, "model.request.started")
+    session, _, run_id = run.partition("/")
+    assert home.view(child)["parentRun"] == {"sessionId": session, "runId": run_id, "operationId": "op-2"}
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.status(child) == "cancelled"
+    (asked,) = home.events(child, "run.cancel_requested")
+    assert asked["payload"]["intent"] == "parent"
+    assert home.marked() == []
+
+
 def test_a_run_says_something_to_itself_if_it_does_not_wait(home: Home) -> None:
     home.tool("ask", f'{AGENTRUN} send "$AGENTRUN_SESSION" elsewhere --mode follow-up --detach 2>&1; echo "exit $?"')
     home.model({"calls": [{"name": "ask"}]}, {"text": "{{op:ask}}"}, {"ifContains": "elsewhere", "text": "heard"})
