@@ -14,7 +14,8 @@
     │   ├── Unresolved             an operation would be forgotten of which nobody knows what it did
     │   ├── SessionHeld            its lock is held by an executor that does not respond
     │   ├── LockHeld               its lock is held by some other process that does not let go
-    │   └── HeldBack               the run cannot go on before something is settled
+    │   ├── HeldBack               the run cannot go on before something is settled
+    │   └── NotEnded               the run stays cancelling: something of it cannot be ended
     ├── NotFound                8  not_found
     │   └── Ambiguous              several sessions match
     ├── Denied                  9  denied
@@ -163,6 +164,10 @@ class LockHeld(Conflict):
 
 class HeldBack(Conflict):
     """The run is not continued: an operation of it is unknown, or a process of it cannot be ended."""
+
+
+class NotEnded(Conflict):
+    """The run stays `cancelling`: something of it is alive and cannot be ended; its `survivors` name that."""
 
 
 class NotFound(AgentrunError):

@@ -62,6 +62,7 @@ class EventType(StrEnum):
     RUN_CHILD_ANNOUNCED = "run.child_announced"
     RUN_CANCEL_REQUESTED = "run.cancel_requested"
     RUN_FAILING = "run.failing"
+    RUN_SURVIVORS_FOUND = "run.survivors_found"
     RUN_RECONCILING = "run.reconciling"
     OPERATION_CANCEL_REQUESTED = "operation.cancel_requested"
     OPERATION_RECONCILED = "operation.reconciled"
@@ -138,6 +139,8 @@ FACTS: dict[EventType, frozenset[RunStatus]] = {
     # Only recorded: the first intent has fixed the end. A queued run is finished in the same hold.
     E.RUN_CANCEL_REQUESTED: frozenset({S.QUEUED, S.CANCELLING}),
     E.RUN_FAILING: frozenset({S.CANCELLING}),
+    # What cannot be ended keeps the run winding down, and is named for whoever can.
+    E.RUN_SURVIVORS_FOUND: frozenset({S.CANCELLING}),
     E.RUN_RECONCILING: frozenset({S.RECONCILING}),
     # Kept also while the run winds down or has lost its executor: whoever goes on with it heeds it then.
     E.OPERATION_CANCEL_REQUESTED: _UNDER_WAY,

@@ -407,7 +407,7 @@ MUTANTS = [
     Mutant(
         "the end is written before anybody outside was asked",
         "executor/drive.py",
-        "await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside)",
+        "await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside, is_forced)",
         "await anyio.sleep(0)",
         "tests/cli/test_remote_work.py",
     ),

@@ -531,7 +531,7 @@ class Fold:
             "fenced": None,
         }
         self.run["children"] = []
-        self.run |= {"deliveredInputs": [], "returnedInputs": [], "appliedSeq": 1}
+        self.run |= {"deliveredInputs": [], "returnedInputs": [], "survivors": [], "appliedSeq": 1}
         self.run["usage"] = dict.fromkeys(counts, 0) | {"inputTokens": None, "outputTokens": None, "costUsd": None}
 
     def _change(self, event: Doc) -> None:

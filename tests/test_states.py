@@ -61,6 +61,7 @@ tool.finished           running waiting_input compacting reconciling cancelling
 run.child_announced     running waiting_input compacting
 run.cancel_requested    queued cancelling
 run.failing             cancelling
+run.survivors_found     cancelling
 run.reconciling         reconciling
 operation.cancel_requested  running waiting_input compacting reconciling cancelling
 operation.reconciled    everywhere

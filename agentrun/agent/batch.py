@@ -220,6 +220,7 @@ class Batch:
             attempt,
             is_forced=lambda: self._stretch.is_forced(call.operation_id),
             before_ending=lambda: self._stretch.stop_children(call.operation_id),
+            is_alone=lambda: self._is_stopped_alone(call),
         )
         remote_ids = _RemoteIds(self._stretch, call.operation_id)
         known: list[ToolOutcome] = []
@@ -234,9 +235,14 @@ class Batch:
             raise
         except BaseException:
             stopped = known[0] if known else _stopped(call)
-            why = stopped.error or self._stretch.cancelled_why(call.operation_id)
-            await self._record(call, attempt, stopped._replace(error=why))
+            if stopped.status is not Status.SUCCEEDED:
+                stopped = stopped._replace(error=stopped.error or self._stretch.cancelled_why(call.operation_id))
+            await self._record(call, attempt, stopped)
             raise
+
+    def _is_stopped_alone(self, call: Operation) -> bool:
+        cancelled = self._stretch.cancelled_why(call.operation_id) is not None
+        return cancelled and not self._transcript.catch_up(self._stretch.events).is_ending
 
     async def _record(self, call: Operation, attempt: int, outcome: ToolOutcome, *, pause: float | None = None) -> None:
         """Stores how an attempt ended; after a `pause`, in seconds, there will be another."""

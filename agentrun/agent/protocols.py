@@ -145,8 +145,9 @@ class Invocation(NamedTuple):
     """One attempt of one tool call. The idempotency key is the same in every attempt.
 
     Once the call is stopped, `is_forced` says that what it started is to be killed without a grace period; that may
-    become true while the grace period runs. `before_ending` is waited for before its processes are ended: it ends
-    the child runs that the call began, by their own flow.
+    become true while the grace period runs. `is_alone` says that it alone is stopped, and its run goes on.
+    `before_ending` is waited for before its processes are ended: it ends the child runs that the call began, by
+    their own flow.
     """
 
     operation_id: str
@@ -155,6 +156,7 @@ class Invocation(NamedTuple):
     attempt: int
     is_forced: Callable[[], bool] = never
     before_ending: Callable[[], Awaitable[None]] = nothing_first
+    is_alone: Callable[[], bool] = never
 
 
 class ToolOutcome(NamedTuple):

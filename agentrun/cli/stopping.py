@@ -17,7 +17,7 @@ from agentrun.commands.operations import OperationView
 from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
 from agentrun.commands.vigil import Vigil, end_frozen, held_elsewhere
-from agentrun.errors import SessionHeld, TimeRanOut, UsageError
+from agentrun.errors import NotEnded, SessionHeld, TimeRanOut, UsageError
 from agentrun.named import NamedTuple
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
@@ -77,16 +77,23 @@ def _duration(text: str | None) -> float | None:
 
 def _cancel_run(place: Place, target: Target, asked: Asked) -> RunView:
     try:
-        return control.cancel(place, target, asked.reason, force=asked.force)
+        return _asked_to_stop(place, target, asked)
     except SessionHeld:
         # Nothing can be stored as long as the frozen executor holds the lock: it is ended first.
         if not Vigil().keep(target.run()):
             raise
         frozen = end_frozen(target.run())
         try:
-            return control.cancel(place, target, asked.reason, force=asked.force)
+            return _asked_to_stop(place, target, asked)
         except SessionHeld as error:
             raise held_elsewhere(target.run(), frozen) if frozen else error from error
+
+
+def _asked_to_stop(place: Place, target: Target, asked: Asked) -> RunView:
+    try:
+        return control.cancel(place, target, asked.reason, force=asked.force)
+    except NotEnded:
+        return target.run().view()  # the intent is stored, and the view names what is alive
 
 
 def _take_from_frozen(place: Place, target: Target) -> None:

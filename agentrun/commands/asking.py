@@ -24,6 +24,7 @@ def stop_outside(place: Place, session: SessionDir, run_dir: RunDir, lease: Leas
         heartbeat = Heartbeat(session.another(), run_dir.run_id, lease, WIND_DOWN_LEASE, lambda: None)
         heartbeat.start()
         try:
-            anyio.run(asking.stop_outside, session, run_dir, lease, outside_of(place, run_dir))
+            outside = outside_of(place, run_dir)
+            anyio.run(asking.stop_outside, session, run_dir, lease, outside, lambda: run_dir.load().force)
         finally:
             heartbeat.stop()

@@ -8,9 +8,9 @@ from agentrun.commands.asking import stop_outside
 from agentrun.commands.execution import patience_of
 from agentrun.commands.leftovers import end_marked_leftovers
 from agentrun.commands.place import Place
-from agentrun.errors import Conflict
+from agentrun.errors import NotEnded
 from agentrun.lifecycle.recovery import begin
-from agentrun.lifecycle.winding_down import LOST, WIND_DOWN_LEASE, wind_down
+from agentrun.lifecycle.winding_down import LOST, WIND_DOWN_LEASE, name_survivors, wind_down
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
@@ -37,7 +37,7 @@ class Stop(NamedTuple):
 def stop(place: Place, session: SessionDir, run_dir: RunDir, asked: Stop) -> bool:
     """Stores the intent, and winds the run down here if its executor is gone. False if it was over before.
 
-    Raises Conflict if something of it cannot be ended.
+    Raises NotEnded if something of it cannot be ended.
     """
     with writing(session) as writer:
         run = run_dir.current(writer)
@@ -88,7 +88,10 @@ def take_over_if_lost(writer: Writer, run_dir: RunDir) -> Taken | None:
 
 
 def wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: Taken) -> None:
-    """Ends what the dead executor left running, then the run. What cannot be ended keeps it in `cancelling`."""
+    """Ends what the dead executor left running, then the run.
+
+    What cannot be ended keeps it in `cancelling`, is named there, and raises NotEnded.
+    """
     try:
         survivors = end_leftovers(place, run_dir)
         if not survivors:
@@ -101,8 +104,9 @@ def wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: Ta
 def _end_run(session: SessionDir, run_dir: RunDir, lease: Lease, survivors: list[str]) -> None:
     with writing(session) as writer:
         if survivors:
+            name_survivors(writer, lease, run_dir, survivors)
             run_dir.end_lease(writer)
-            raise Conflict(
+            raise NotEnded(
                 f"{run_dir.name} stays cancelling: {', '.join(survivors)} cannot be ended",
                 hint=f"end it by hand, then: agentrun cancel {run_dir.name}",
                 session_id=run_dir.session_id,
@@ -118,4 +122,4 @@ def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
 
     alive = [*stop_children(place, run_dir), *end_marked_leftovers(place, run_dir, patience_of(run_dir))]
     # Once more: a process that was about to begin a child may have done so before it was ended itself.
-    return [*alive, *stop_children(place, run_dir)]
+    return list(dict.fromkeys([*alive, *stop_children(place, run_dir)]))

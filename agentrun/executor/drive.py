@@ -27,10 +27,10 @@ from agentrun.store.identity import this_actor
 from agentrun.store.sessions import SessionDir
 from agentrun.store.watch import Watch
 
-# How often something that will not die is tried again, in seconds, and how often at the most before this process
-# leaves the run in `cancelling` for the next command.
+# Seconds between two attempts to end what will not die, and how many of them this process makes before it leaves the
+# run in `cancelling` for the next command. Each repeats killing for as long as is configured.
 STUBBORN_PAUSE = 0.5
-STUBBORN_ATTEMPTS = 10
+STUBBORN_ATTEMPTS = 3
 
 # What each signal means for a run in the foreground. A detached run hands over at SIGTERM instead.
 SIGNAL_WORDS: dict[int, str] = {
@@ -143,10 +143,12 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
     for _ in range(STUBBORN_ATTEMPTS):
         alive = [*await job.stop_children(None, is_forced), *await job.end_leftovers(is_forced)]
         # Once more: a process that was about to begin a child may have done so before it was ended itself.
-        if not [*alive, *await job.stop_children(None, is_forced)]:
-            await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside)
+        alive += await job.stop_children(None, is_forced)
+        if not alive:
+            await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside, is_forced)
             stretch.end()
             return
+        stretch.name_survivors(list(dict.fromkeys(alive)))
         await anyio.sleep(STUBBORN_PAUSE)
 
 

@@ -19,7 +19,7 @@ from agentrun.errors import FencedOut
 from agentrun.executor.audience import Audience
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.executor.stopwatch import Stopwatch
-from agentrun.lifecycle.winding_down import wind_down
+from agentrun.lifecycle.winding_down import name_survivors, wind_down
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.lease import Lease
@@ -121,6 +121,11 @@ class Hold:
         """Stops the agent here so that another executor can go on: the run is neither failed nor cancelled."""
         self.left = reason
         self.scope.cancel()
+
+    def name_survivors(self, names: Sequence[str]) -> None:
+        """Records what of the run cannot be ended as long as it cannot."""
+        with self._writing() as writer:
+            name_survivors(writer, self.lease, self.run_dir, names)
 
     def end(self) -> None:
         """Ends the stretch after the agent has let go of everything: with the run's end, or by handing over."""

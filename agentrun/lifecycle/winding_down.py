@@ -6,6 +6,7 @@ The executor does this after its agent has let go of everything, and so does who
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from agentrun.records.lease import Lease
 from agentrun.records.operation import WRITE, Operation
@@ -37,6 +38,13 @@ def wind_down(writer: Writer, lease: Lease, run_dir: RunDir, *, executing_ms: in
         _settle(writer, lease, run_dir, operation)
     end = run.ending or RunStatus.FAILED
     return finish(writer, lease, run_dir, end, executing_ms=executing_ms)
+
+
+def name_survivors(writer: Writer, lease: Lease, run_dir: RunDir, names: Sequence[str]) -> None:
+    """Records what of a `cancelling` run cannot be ended, unless just that is recorded. Raises FencedOut."""
+    if run_dir.check(lease, writer).survivors != tuple(names):
+        run_dir.append(lease, writer, E.RUN_SURVIVORS_FOUND, {"survivors": list(names)}, durable=True)
+        run_dir.write_snapshot(writer)
 
 
 def end_overdue(writer: Writer, run_dir: RunDir) -> bool:

@@ -46,3 +46,8 @@ class CancelAnswer(NamedTuple):
     def is_certain(self) -> bool:
         """Whether it is known how the action ended, in the command's own words."""
         return self.status in ("cancelled", "succeeded", "failed") and not self.is_silent
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it settles the action, silence included."""
+        return self.status in ("cancelled", "succeeded", "failed")

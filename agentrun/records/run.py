@@ -20,6 +20,7 @@ class Run(NamedTuple):
 
     `applied_seq` is the last event that it contains. `waiting_for` is the question that is open, or None.
     `children` are the sessions in which calls of it were about to begin runs: `{operationId sessionId afterSeq}`.
+    `survivors` names what is alive of a run that winds down and could not be ended: processes, and runs that it began.
     `force` says that a stop was asked for that waits for nobody: what is alive is killed at once.
     `attempts` counts how often its execution was begun or taken over, durably before each time.
     `fenced` is the owner of an executor elsewhere that had the executor's lock when the last lease was taken without
@@ -60,6 +61,7 @@ class Run(NamedTuple):
     unresolved_operations: tuple[Operation, ...] = ()
     delivered_inputs: tuple[int, ...] = ()
     returned_inputs: tuple[int, ...] = ()
+    survivors: tuple[str, ...] = ()
     attempts: int = 0
     applied_seq: int = 0
     extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
@@ -146,6 +148,7 @@ class Run(NamedTuple):
             "unresolvedOperations": [operation.brief() for operation in self.unresolved_operations],
             "deliveredInputs": list(self.delivered_inputs),
             "returnedInputs": list(self.returned_inputs),
+            "survivors": list(self.survivors),
             "attempts": self.attempts,
             "appliedSeq": self.applied_seq,
         }
@@ -195,6 +198,7 @@ def _run_in(doc: Doc) -> Run:
         unresolved_operations=tuple(Operation.from_brief(brief) for brief in doc["unresolvedOperations"]),
         delivered_inputs=tuple(doc["deliveredInputs"]),
         returned_inputs=tuple(doc["returnedInputs"]),
+        survivors=tuple(map(str, doc.get("survivors") or ())),
         attempts=int(doc["attempts"]),
         applied_seq=int(doc["appliedSeq"]),
         extra=without(doc, _FIELDS),
@@ -311,9 +315,14 @@ def _child_announced(run: Run, event: Event) -> Run:
     return run if is_known else run._replace(children=(*run.children, told))
 
 
+def _survivors_found(run: Run, event: Event) -> Run:
+    return run._replace(survivors=tuple(map(str, event.payload.get("survivors") or ())))
+
+
 def _finished(run: Run, event: Event) -> Run:
     payload = event.payload
     return run._replace(
+        survivors=(),
         terminal_status=_status(payload.get("terminalStatus")),
         terminal_at=event.at,
         reason=payload.get("reason", run.reason),
@@ -353,6 +362,7 @@ _CHANGES: dict[str, Callable[[Run, Event], Run]] = {
     E.RUN_CHILD_ANNOUNCED: _child_announced,
     E.RUN_CANCEL_REQUESTED: _cancel_requested,
     E.RUN_FAILING: _failing,
+    E.RUN_SURVIVORS_FOUND: _survivors_found,
     E.RUN_RECONCILING: _reconciling,
     E.RUN_FINISHED: _finished,
     E.MODEL_REQUEST_STARTED: _operation,

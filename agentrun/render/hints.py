@@ -19,6 +19,7 @@ def attention(view: RunView, screen: Screen, now: float | None = None) -> list[s
     """What a person must know or do about a run, most urgent first; nothing for a run that is fine."""
     return [
         *_executor(view, screen),
+        *_survivors(view, screen),
         *_stop_asked(view, screen),
         *_overdue(view, screen),
         *question(view, screen, now),
@@ -110,6 +111,13 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
         command = f"reconcile {name} {say(unknown[0].operation_id, screen)} --as succeeded|failed|cancelled"
         take_up = [_hint("say how it ended with", command), _hint("then take it up with", f"resume {name}")]
     return [_marked(NOTE, what, screen), *take_up, _hint("end it with", f"cancel {name}")]
+
+
+def _survivors(view: RunView, screen: Screen) -> list[str]:
+    if not view.run.survivors:
+        return []
+    head = _marked(NOTE, "it stays as it is until these have ended, which could not be ended", screen)
+    return [head, *(f"  {say(name, screen)}" for name in view.run.survivors)]
 
 
 def _stop_asked(view: RunView, screen: Screen) -> list[str]:

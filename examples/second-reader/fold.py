@@ -36,6 +36,7 @@ FACTS = {
     "run.child_announced": {"running", "waiting_input", "compacting"},
     "run.cancel_requested": {"queued", "cancelling"},
     "run.failing": {"cancelling"},
+    "run.survivors_found": {"cancelling"},
     "run.reconciling": {"reconciling"},
     "operation.cancel_requested": OPEN - {"queued"},
     "operation.reconciled": OPEN | OVER,
@@ -94,7 +95,13 @@ class Fold:
             "fenced": None,
         }
         self.run["children"] = []
-        self.run |= {"deliveredInputs": [], "returnedInputs": [], "attempts": 0, "appliedSeq": accepted["seq"]}
+        self.run |= {
+            "deliveredInputs": [],
+            "returnedInputs": [],
+            "survivors": [],
+            "attempts": 0,
+            "appliedSeq": accepted["seq"],
+        }
         self.usage: Record = dict.fromkeys(USAGE, 0) | dict.fromkeys(("inputTokens", "outputTokens", "costUsd"))
         self.operations: dict[str, Record] = {}  # all of them; the one that an event was about last is the last
         self.gone: set[str] = set()  # those that have ended and are not unresolved
@@ -148,6 +155,8 @@ class Fold:
             known = [(each["operationId"], each["sessionId"]) for each in run["children"]]
             if (told["operationId"], told["sessionId"]) not in known:
                 run["children"] = [*run["children"], told]
+        elif kind == "run.survivors_found":
+            run["survivors"] = payload.get("survivors", [])
         elif kind == "run.reconciling":
             run["waitingFor"] = None
         elif kind in ("run.cancel_requested", "run.failing"):
@@ -161,7 +170,7 @@ class Fold:
         elif kind == "run.finished":
             run |= {"terminalStatus": run["status"], "terminalAt": at, "waitingFor": None}
             run |= {"reason": payload.get("reason"), "report": payload.get("report")}
-            run["returnedInputs"] = payload.get("returnedInputs", [])
+            run |= {"returnedInputs": payload.get("returnedInputs", []), "survivors": []}
         if kind in ("run.lease_released", "run.finished"):
             run |= {"leaseOwner": None, "leaseExpiresAt": None}
 

@@ -14,7 +14,7 @@ MESSAGE: dict[str, type] = {"seq": int, "sessionId": str, "runId": str, "role": 
 EVENT: dict[str, type] = {"seq": int, "sessionId": str, "runId": str, "type": str, "generation": int, "payload": dict}
 PAYLOAD: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("messageSeq", "attempt"), (int,)),
-    **dict.fromkeys(("messageSeqs", "references", "returnedInputs"), (list,)),
+    **dict.fromkeys(("messageSeqs", "references", "returnedInputs", "survivors"), (list,)),
     **dict.fromkeys(("owner", "config", "parentRun", "usage", "report"), (dict, type(None))),
 }
 

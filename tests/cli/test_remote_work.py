@@ -23,12 +23,20 @@ PROBE = f"echo probe $(cat) >> asked; {STATE}"
 
 
 def an_export(home: Home, **commands: str) -> None:
-    """An agent whose tool starts a job and waits for it; `commands` are `probe` and `cancel` in shell."""
-    asking: dict[str, Any] = {verb: ["/bin/sh", "-c", script] for verb, script in commands.items()}
+    """An agent whose tool starts a job and waits for it; `commands` are `probe` and `cancel` in shell, and times."""
+    asking: dict[str, Any] = {
+        name: ["/bin/sh", "-c", value] if name in ("probe", "cancel") else value for name, value in commands.items()
+    }
     start = f"""echo x >> started; echo running > job; echo '{{"remoteId":"job-7"}}' >&3; {home.gate()}"""
-    settings = {"effect": "write", "approve": "auto", "resource": "warehouse", "grace": "400ms"} | asking
+    settings = {
+        "effect": "write",
+        "approve": "auto",
+        "resource": "warehouse",
+        "grace": "400ms",
+        "kill_timeout": "20s",
+    } | asking
     home.tool("export", start, **settings)
-    home.model({"calls": [{"name": "export"}]}, {"text": "a report"})
+    home.model({"calls": [{"name": "export"}]}, {"text": "a report: {{op:export}}"})
 
 
 def an_export_under_way(home: Home, **commands: str) -> str:
@@ -165,6 +173,70 @@ def test_a_command_that_never_answers_holds_the_end_up_for_a_bounded_time(
     (finding,) = found(home, run)
     assert (finding["status"], finding["evidence"]) == ("unknown", "its probe did not answer within 1 s")
     assert home.marked() == []
+
+
+HANGS = "trap '' TERM; while :; do sleep 0.05; done"
+
+
+@pytest.mark.parametrize("way", ["run", "--op"])
+def test_commands_that_hang_hold_the_end_up_for_what_the_tool_is_configured_to_take(home: Home, way: str) -> None:
+    # covers A45 A51
+    run = an_export_under_way(home, cancel=HANGS, probe=HANGS, kill_timeout="300ms", grace="100ms")
+    operation = ["--op", "op-2"] if way == "--op" else []
+    assert home.run("cancel", run, *operation, "--wait").code == 0
+    said = "its cancel did not answer within 0.4 s; its probe did not answer within 0.4 s"
+    if way == "run":
+        assert [(each["status"], each["evidence"]) for each in found(home, run)] == [("unknown", said)]
+    else:
+        (ended,) = home.events(run, "tool.finished")
+        assert (ended["payload"]["mayHaveEffects"], ended["payload"]["note"]) == (True, said)
+        home.wait_for_status(run, "completed")
+    assert [each["remoteId"] for each in home.view(run)["unresolvedOperations"]] == ["job-7"]
+    assert home.marked() == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_force_waits_for_nobody_outside_and_says_that_nobody_answered(
+    home: Home, until: Callable[..., Any], is_lost: bool
+) -> None:
+    # covers A51 A52: a grace that no test could wait for
+    run = an_export_under_way(home, cancel=f"touch asked; {HANGS}", probe=HANGS, grace="600s", kill_timeout="30s")
+    if is_lost:
+        kill_executor(home, run, until)
+    waiting = home.start("cancel", run, "--wait")
+    until((home.path / "asked").exists)
+    assert home.status(run) == "cancelling"
+    assert home.run("cancel", run, "--force", "--wait").code == 0
+    assert waiting.end().code == 0
+    (finding,) = found(home, run)
+    assert finding["status"] == "unknown"
+    assert "nobody had answered" in finding["evidence"]
+    assert [each["remoteId"] for each in home.view(run)["unresolvedOperations"]] == ["job-7"]
+    assert home.marked() == []
+
+
+@pytest.mark.parametrize(
+    ("probe", "status", "told"),
+    [
+        ({"probe": PROBE}, "cancelled", "The call was stopped"),
+        ({}, "cancelled", "The call was stopped"),
+        ({"probe": """echo '{"status":"succeeded","result":"12 rows"}'"""}, "succeeded", "12 rows"),
+    ],
+)
+def test_one_operation_that_is_stopped_alone_has_its_job_stopped(
+    home: Home, probe: dict[str, str], status: str, told: str
+) -> None:
+    # covers A42 A45 A46 A49
+    run = an_export_under_way(home, cancel=CANCEL, **probe)
+    assert home.run("cancel", run, "--op", "op-2", "--wait").code == (0 if status == "cancelled" else 7)
+    home.wait_for_status(run, "completed")
+    assert asked(home)[0].startswith("cancel")
+    (ended,) = home.events(run, "tool.finished")
+    assert (ended["payload"]["status"], ended["payload"]["mayHaveEffects"]) == (status, False)
+    assert "its cancel ended well" in ended["payload"]["note"]
+    assert home.view(run)["unresolvedOperations"] == []
+    assert told in (home.run_dir(run) / "report.md").read_text()
+    assert (home.path / "started").read_text() == "x\n"
 
 
 def test_two_jobs_are_asked_for_side_by_side(home: Home) -> None:

@@ -70,6 +70,7 @@ PAYLOADS: dict[EventType, st.SearchStrategy[Doc]] = {
         force=st.booleans(),
     ),
     E.RUN_FAILING: payload(reason=MAYBE_TEXT),
+    E.RUN_SURVIVORS_FOUND: payload(survivors=st.lists(st.sampled_from(["sleep 60 (pid 7)", "s2/run-1"]), max_size=2)),
     E.RUN_RECONCILING: payload(reason=MAYBE_TEXT, operationIds=st.just([])),
     E.OPERATION_RECONCILED: payload(
         operationId=OPERATIONS, status=STATUSES, result=st.just("rows"), error=MAYBE_TEXT, mayHaveEffects=st.booleans(),

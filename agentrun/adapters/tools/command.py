@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
+import anyio
+
 from agentrun.adapters.process import CannotStart, Outcome, end_marked, run_process
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.outside import CommandOutside
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
+from agentrun.agent.outside import ask_to_stop
 from agentrun.agent.protocols import Invocation, ToolOutcome, ToolSpec
 from agentrun.config import ToolConfig
 from agentrun.records.codec import decode, encode_line
@@ -86,7 +89,10 @@ class CommandTool:
         except CannotStart as error:
             return ToolOutcome(Status.FAILED, error=str(error))
         except BaseException:
-            on_stopped(self._stopped(bool(started), ended[0] if ended else None, lines))
+            interrupted = ended[0] if ended else None
+            stopped = self._stopped(bool(started), interrupted, lines)
+            is_alive = interrupted is not None and bool(interrupted.survivors)
+            on_stopped(stopped if is_alive else await self._stopped_outside(invocation, stopped, lines.last))
             raise
         known = self._outcome(outcome, lines)
         if not known.may_have_effects:
@@ -99,7 +105,7 @@ class CommandTool:
             return await self._probed(invocation, known, lines.last)
         except BaseException:
             # Stopped over asking: whoever winds the run down asks again.
-            on_stopped(known)
+            on_stopped(known if outcome.survivors else await self._stopped_outside(invocation, known, lines.last))
             raise
 
     async def _probed(self, invocation: Invocation, known: ToolOutcome, remote_id: str | None) -> ToolOutcome:
@@ -118,19 +124,45 @@ class CommandTool:
             case _:
                 return known._replace(error=said)
 
+    async def _stopped_outside(
+        self, invocation: Invocation, stopped: ToolOutcome, remote_id: str | None
+    ) -> ToolOutcome:
+        """What is known of a write that the user stopped alone, once its `cancel` and `probe` were asked.
+
+        Of a run that is stopped as a whole, that is left to whoever winds it down.
+        """
+        can_be_asked = self._config.cancel is not None or self._config.probe is not None
+        if not (stopped.may_have_effects and invocation.is_alone() and can_be_asked):
+            return stopped
+        with anyio.CancelScope(shield=True):
+            if not await self._is_gone(invocation):
+                return stopped
+            asked = self._operation(invocation, remote_id)
+            answers = await ask_to_stop([asked], self._outside(), invocation.is_forced)
+        answer = answers[invocation.operation_id]
+        known = stopped._replace(note=_joined(stopped.note, answer.evidence))
+        if not answer.is_known:
+            return known
+        known = _with_output(known, answer.result)
+        return known._replace(status=Status(answer.status), may_have_effects=False, retryable=False)
+
     async def _probe(self, invocation: Invocation, remote_id: str | None) -> Probed | None:
         """What its probe says of the call; None as long as something of it is alive."""
-        operation_id, key = invocation.operation_id, invocation.idempotency_key
-        # What is alive could still do what the probe denies.
-        if await end_marked(self._surroundings.marker(operation_id), grace=self._config.grace):
+        if not await self._is_gone(invocation):
             return None
-        operation = Operation(
-            operation_id, TOOL, self._config.name, effect=WRITE, idempotency_key=key, remote_id=remote_id
-        )
-        outside = CommandOutside(
-            {self._config.name: self._config}, self._surroundings, directory=self._directory, secrets=self._secrets
-        )
-        return await outside.probe(operation)
+        return await self._outside().probe(self._operation(invocation, remote_id))
+
+    async def _is_gone(self, invocation: Invocation) -> bool:
+        # What is alive could still do what the probe denies.
+        return not await end_marked(self._surroundings.marker(invocation.operation_id), grace=self._config.grace)
+
+    def _operation(self, invocation: Invocation, remote_id: str | None) -> Operation:
+        operation_id, key = invocation.operation_id, invocation.idempotency_key
+        return Operation(operation_id, TOOL, self._config.name, effect=WRITE, idempotency_key=key, remote_id=remote_id)
+
+    def _outside(self) -> CommandOutside:
+        tools = {self._config.name: self._config}
+        return CommandOutside(tools, self._surroundings, directory=self._directory, secrets=self._secrets)
 
     async def _run(
         self,

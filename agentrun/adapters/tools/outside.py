@@ -24,6 +24,8 @@ from agentrun.records.operation import Operation
 # Seconds that one question may take; less where the tool itself may take less. A cancel waits for it, so this
 # is what a user is ready to wait, and a status query that takes longer is as good as none.
 LONGEST_ANSWER_SECONDS = 30.0
+# Seconds from SIGTERM to SIGKILL for a question that got no answer in time, or is not wanted any more: it only asks.
+QUESTION_GRACE = 0.5
 # Bytes of an answer, which is stored in one line. A result that is longer is a file, which the answer can name.
 LONGEST_ANSWER = 256 * 1024
 # Tells the processes of one question from those of the tool, which carry the same operation.
@@ -61,38 +63,44 @@ class CommandOutside:
         tool = self._tools.get(operation.name)
         return tool.grace if tool else 0.0
 
-    async def probe(self, operation: Operation) -> Probed:
+    def longest(self, operation: Operation) -> float:
+        """What the tool is configured to take to end: whoever waits for its end waits for its answers no longer."""
+        tool = self._tools.get(operation.name)
+        return tool.grace + tool.kill_timeout if tool else 0.0
+
+    async def probe(self, operation: Operation, within: float | None = None) -> Probed:
         """What the tool's `probe` says of it."""
-        answer = await self._ask("probe", operation, PROBE_WORDS)
+        answer = await self._ask("probe", operation, PROBE_WORDS, within)
         word: ProbeWord = next((each for each in PROBE_WORDS if each == answer.word), "unknown")
         return Probed(word, answer.result, answer.evidence)
 
-    async def cancel(self, operation: Operation) -> CancelAnswer:
+    async def cancel(self, operation: Operation, within: float | None = None) -> CancelAnswer:
         """Asks the tool's `cancel` to stop it. One that ends well and says nothing has done so."""
-        answer = await self._ask("cancel", operation, CANCEL_WORDS)
+        answer = await self._ask("cancel", operation, CANCEL_WORDS, within)
         if answer.is_silent:
             return CancelAnswer("cancelled", evidence=answer.evidence, is_silent=True)
         word: CancelWord = next((each for each in CANCEL_WORDS if each == answer.word), "unknown")
         return CancelAnswer(word, answer.result, answer.evidence, is_asked=answer.word is not None)
 
-    async def _ask(self, verb: str, operation: Operation, words: Collection[str]) -> _Answer:
+    async def _ask(self, verb: str, operation: Operation, words: Collection[str], within: float | None) -> _Answer:
         tool = self._tools.get(operation.name)
         if tool is None:
             return _Answer(f"{operation.name} is not configured any more, so nobody can be asked")
         argv = tool.probe if verb == "probe" else tool.cancel
         if argv is None:
             return _Answer(f"{operation.name} has no {verb} command")
+        seconds = _seconds(tool, within)
         try:
-            outcome = await self._run(tool, argv, operation)
+            outcome = await self._run(tool, argv, operation, seconds)
             with outcome.stdout as stdout:
-                return _read(verb, outcome, stdout.read(), words, _seconds(tool))
+                return _read(verb, outcome, stdout.read(), words, seconds)
         except CannotStart as error:
             return _Answer(f"its {verb}: {error}")
         # A foreign command, and /proc between us and it: whatever goes wrong there, nobody knows more than before.
         except Exception as error:  # noqa: BLE001
             return _Answer(f"its {verb} could not be asked: {type(error).__name__}: {error}")
 
-    async def _run(self, tool: ToolConfig, argv: tuple[str, ...], operation: Operation) -> Outcome:
+    async def _run(self, tool: ToolConfig, argv: tuple[str, ...], operation: Operation, seconds: float) -> Outcome:
         operation_id, key = operation.operation_id, operation.idempotency_key or ""
         mark = {_MARK: uuid.uuid4().hex}
         marker = self._surroundings.marker(operation_id) | mark
@@ -102,13 +110,13 @@ class CommandOutside:
             env=self._surroundings.environment_for(operation_id, key, self._secrets) | mark,
             marker=marker,
             stdin=encode_line({"remoteId": operation.remote_id, "idempotencyKey": key}),
-            timeout=_seconds(tool),
-            grace=tool.grace,
+            timeout=seconds,
+            grace=min(tool.grace, QUESTION_GRACE),
             kill=tool.kill_timeout,
             max_output=LONGEST_ANSWER,
         )
         # A question leaves nothing behind, unlike a tool, which may start a service.
-        await end_marked(marker, grace=tool.grace, kill=tool.kill_timeout)
+        await end_marked(marker, grace=min(tool.grace, QUESTION_GRACE), kill=tool.kill_timeout)
         return outcome
 
 
@@ -121,8 +129,9 @@ class _Answer(NamedTuple):
     is_silent: bool = False
 
 
-def _seconds(tool: ToolConfig) -> float:
-    return min(tool.timeout or LONGEST_ANSWER_SECONDS, LONGEST_ANSWER_SECONDS)
+def _seconds(tool: ToolConfig, within: float | None) -> float:
+    limits = (tool.timeout, within, LONGEST_ANSWER_SECONDS)
+    return min(limit for limit in limits if limit is not None)
 
 
 def _read(verb: str, outcome: Outcome, said: bytes, words: Collection[str], seconds: float) -> _Answer:
