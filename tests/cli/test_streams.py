@@ -1,4 +1,7 @@
-"""Standard input, output and error as scripts leave them: open and silent, empty, closed, full, or with no reader."""
+"""Standard input, output and error as scripts leave them: open and silent, empty, closed, full, or with no reader.
+
+# case C25
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A disk that refuses at any system call: it is said, nothing is acknowledged, and the next command works."""
+"""A disk that refuses at any system call: it is said, nothing is acknowledged, and the next command works.
+
+# case C2 C15
+"""
 
 from __future__ import annotations
 
