@@ -12,6 +12,7 @@ from agentrun.cli.output import ReaderGone
 from agentrun.commands.names import Target
 from agentrun.commands.show import Follower, run_detail, told
 from agentrun.records.event import Event
+from agentrun.records.views import RunView
 from agentrun.render.plain import attention_text, ended_text, hints_after_send, report_text
 
 
@@ -28,10 +29,19 @@ def watch(options: Options, target: Target, audience: Shown, *, with_report: boo
             follower.wait(audience.tick())
     except KeyboardInterrupt:
         audience.finish(None)
+        _say_it_goes_on(options, follower.view)
         raise
     finally:
         follower.close()
     return end_view(options, target, audience, with_report=with_report)
+
+
+def _say_it_goes_on(options: Options, view: RunView) -> None:
+    """Whoever leaves a view has stopped nothing, and is told so."""
+    if options.json or not output.is_terminal(sys.stderr):
+        return
+    output.note(f"{view.run.session_id}/{view.run.run_id} goes on; nothing was stopped")
+    output.say(hints_after_send(view, output.screen_of(sys.stderr, options)))
 
 
 def end_view(options: Options, target: Target, audience: Shown, *, with_report: bool) -> int:

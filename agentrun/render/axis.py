@@ -5,14 +5,15 @@ A run may wait for days for an answer; drawn true to scale, everything else woul
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from agentrun.named import NamedTuple
 
 # An idle stretch is squeezed if it is longer than this part of all the busy time, and than so many seconds.
 _LONG, _LEAST_SECONDS = 0.25, 5.0
-# The part of the busy time whose room a squeezed stretch takes.
-_SQUEEZED = 0.06
+# The part of the busy time whose room a squeezed stretch takes, and that all of them take together at the most.
+_SQUEEZED, _ALL_SQUEEZED = 0.06, 0.5
 
 
 class Span(NamedTuple):
@@ -36,21 +37,28 @@ class Axis:
         working = sum(span.seconds for span in merged)
         limit = max(working * _LONG, _LEAST_SECONDS)
         self.gaps = tuple(gap for gap in _between(self.begin, self.end, merged) if working and gap.seconds > limit)
-        self._room = working * _SQUEEZED
-        self._length = self._drawn(self.end)
+        room = working * min(_SQUEEZED, _ALL_SQUEEZED / max(len(self.gaps), 1))
+        # Where what is drawn changes its scale: the moments, and what is drawn before each of them.
+        self._moments, self._drawn = [self.begin], [0.0]
+        for gap in self.gaps:
+            self._until(gap.begin, gap.begin - self._moments[-1])
+            self._until(gap.end, room)
+        self._until(self.end, self.end - self._moments[-1])
 
     def at(self, moment: float) -> float:
         """Where `moment` stands; what is outside stands at the edge."""
+        length = self._drawn[-1]
         inside = min(max(moment, self.begin), self.end)
-        return self._drawn(inside) / self._length if self._length else 0.0
+        if not length:
+            return 0.0
+        part = min(max(bisect_right(self._moments, inside), 1), len(self._moments) - 1)
+        begin, end = self._moments[part - 1], self._moments[part]
+        share = (inside - begin) / (end - begin) if end > begin else 0.0
+        return (self._drawn[part - 1] + share * (self._drawn[part] - self._drawn[part - 1])) / length
 
-    def _drawn(self, moment: float) -> float:
-        """The seconds that are drawn before `moment`."""
-        drawn = moment - self.begin
-        for gap in self.gaps:
-            passed = min(max(moment - gap.begin, 0.0), gap.seconds)
-            drawn -= passed * (1 - self._room / gap.seconds)
-        return drawn
+    def _until(self, moment: float, room: float) -> None:
+        self._moments.append(moment)
+        self._drawn.append(self._drawn[-1] + room)
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:

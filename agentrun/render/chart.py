@@ -29,6 +29,8 @@ _TOLD_STAYS = frozenset(
 # Seconds of a stay that is worth a row; a run that starts at once was never queued in the eyes of a person.
 _WORTH_A_ROW = 0.5
 _TICKS = 4
+# Labels that stand closer than this part of the axis would cover each other.
+_APART = 0.1
 
 
 class Piece(NamedTuple):
@@ -130,7 +132,7 @@ def _inputs(detail: RunDetail, timeline: Timeline, last: float) -> Iterator[_Pla
             continue  # the chart begins with the prompt
         taken = moment(timeline.deliveries.get(state.message.seq))
         span = Span(said, max(last if taken is None else taken, said))
-        yield _Placed(state, ((span, "open" if taken is None else "rest"),))
+        yield _Placed(state, ((span, "open" if state.state == "waiting" else "rest"),))
 
 
 def _busy(placed: Iterable[_Placed]) -> Iterator[Span]:
@@ -164,14 +166,17 @@ def _row(placed: _Placed, axis: Axis) -> Row:
 
 
 def _ticks(axis: Axis) -> Iterator[Tick]:
-    """Evenly where the axis is true to scale; else where the gaps are, whose lengths are told apart."""
+    """Evenly where the axis is true to scale; else behind the gaps, whose lengths are told apart; never too close."""
     total = axis.end - axis.begin
+    ends = [Tick(0.0, 0.0), Tick(1.0, total)]
     if axis.gaps:
-        yield Tick(0.0, 0.0)
-        for gap in axis.gaps:
-            yield Tick(axis.at(gap.end), gap.end - axis.begin)
-        if axis.gaps[-1].end < axis.end:
-            yield Tick(1.0, total)
-        return
-    for number in range(_TICKS + 1):
-        yield Tick(number / _TICKS, total * number / _TICKS)
+        between = [Tick(axis.at(gap.end), gap.end - axis.begin) for gap in axis.gaps]
+    else:
+        between = [Tick(number / _TICKS, total * number / _TICKS) for number in range(1, _TICKS)]
+    last = ends[0].at
+    yield ends[0]
+    for tick in between:
+        if last + _APART <= tick.at <= 1 - _APART:
+            yield tick
+            last = tick.at
+    yield ends[1]

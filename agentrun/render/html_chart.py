@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from agentrun.records.operation import MODEL, Operation
 from agentrun.records.timeline import Bar, Stay
@@ -21,7 +21,7 @@ def chart_html(chart: Chart, anchor: str) -> Iterator[str]:
     if not chart.rows:
         return
     yield '<div class="chart">\n<div class="axis" aria-hidden="true">'
-    yield "".join(_tick(tick) for tick in chart.ticks)
+    yield "".join(_tick(tick, text) for text, tick in _labelled(chart.ticks).items())
     yield "".join(_gap(gap) for gap in chart.gaps)
     yield "</div>\n"
     for row in chart.rows:
@@ -73,9 +73,13 @@ def _piece(piece: Piece, mark: Mark) -> str:
     return f'<i class="bar {piece.texture} {CLASS_OF[mark.style]}" style="{place}"></i>'
 
 
-def _tick(tick: Tick) -> str:
+def _labelled(ticks: Iterable[Tick]) -> dict[str, Tick]:
+    """The last of those that would be labelled the same: next to days, seconds are not told apart."""
+    return {duration(tick.seconds) if tick.seconds else "0s": tick for tick in ticks}
+
+
+def _tick(tick: Tick, text: str) -> str:
     edge = " first" if tick.at == 0 else " last" if tick.at == 1 else ""
-    text = duration(tick.seconds) if tick.seconds else "0s"
     return f'<span class="tick{edge}" style="left:{tick.at * 100:.3f}%"><b>{text}</b></span>'
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,3 +67,21 @@ def test_each_terminal_tells_the_whole_run_in_its_own_way(home: Home, held: str,
     assert not re.search(rb"\x1b\[[0-9;]*m", viewers["ascii"].raw)
     assert b"\x1b" not in viewers["dumb"].raw
     assert home.status(held) == "completed"
+
+
+def test_a_viewer_of_a_run_in_which_nothing_happens_hardly_wakes(home: Home, held: str) -> None:
+    """A sample; `test_watching` measures each kind of viewer for longer."""
+    viewer = home.terminal("show", "-f", held)
+    viewer.wait_for("wait")
+    before = _switches(viewer.pid)
+    assert home.run("wait", held, "--timeout", "2s").code == 124
+    # An age each second, and a look for safety each second; each takes a few.
+    assert _switches(viewer.pid) - before <= 30
+    home.open_gate()
+    assert viewer.end() == 0
+
+
+def _switches(pid: int) -> int:
+    """How often the process went to sleep, which is once more than it was woken."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])

@@ -252,6 +252,8 @@ def test_ctrl_c_of_a_joined_send_only_leaves(home: Home, held: str) -> None:
     joining.wait_for("wait")
     joining.press_ctrl("c")
     assert joining.end() == 130
+    assert f"{held} goes on; nothing was stopped" in joining.text
+    assert f"stop it with: agentrun cancel {held}" in joining.text
     assert home.events(held, "run.cancel_requested") == []
     home.open_gate()
     home.wait_for_status(held, "completed", "failed")

@@ -89,6 +89,26 @@ def test_a_lost_run_is_drawn_to_the_last_that_is_known_of_it(story: Callable[...
     assert "take it up with: agentrun resume session-0r5k/run-1" in text
 
 
+def test_a_message_that_was_returned_does_not_go_on(story: Callable[..., Any], plain_screen: Screen) -> None:
+    run = story().started()
+    run.tool(1, "turn-1", "query")
+    run.message("user", "steer", "too late")
+    run.event("run.cancel_requested", actor={}, reason="enough", intent="cancel", via="command")
+    run.tool_ends(1, "cancelled")
+    run.finished("cancelled", "enough", (2,))
+    text = text_of(run, plain_screen)
+    assert "#2 steer returned" in text
+    assert "▶" not in text
+
+
+def test_many_gaps_leave_half_of_the_room_for_what_was_done() -> None:
+    busy = [Span(at * 1000.0, at * 1000.0 + 1) for at in range(100)]
+    axis = Axis(0, 99_001, busy)
+    assert len(axis.gaps) == 99
+    assert sum(axis.at(span.end) - axis.at(span.begin) for span in busy) > 0.6
+    assert (axis.at(0), axis.at(99_001)) == (0, 1)
+
+
 def test_a_run_of_which_nothing_began_is_no_error(story: Callable[..., Any], plain_screen: Screen) -> None:
     assert "nothing has been started yet" in text_of(story().accepted(), plain_screen)
 
