@@ -341,6 +341,34 @@ MUTANTS = [
     ),
     # What is shown.
     Mutant(
+        "a stored text is markup in a page",
+        "render/html_text.py",
+        "return html.escape(shown_line(text), quote=True)",
+        "return shown_line(text)",
+        "tests/render/test_html.py",
+    ),
+    Mutant(
+        "a code block in a page is markup",
+        "render/markdown.py",
+        'inside = html.escape("\\n".join(lines[at + 1 : end]))',
+        'inside = "\\n".join(lines[at + 1 : end])',
+        "tests/render/test_markdown.py",
+    ),
+    Mutant(
+        "what a warning names reaches the terminal",
+        "cli/output.py",
+        "first, *others = (shown_line(each, unicode=unicode) for each in (text, *hints))",
+        "first, *others = (text, *hints)",
+        "tests/cli/test_safe_everywhere.py",
+    ),
+    Mutant(
+        "a name that can mean several means the first",
+        "store/tree.py",
+        "if len(matches) > 1:\n        raise Ambiguous(",
+        "if len(matches) > 99:\n        raise Ambiguous(",
+        "tests/cli/test_names.py",
+    ),
+    Mutant(
         "escape characters reach the terminal",
         "render/safe.py",
         "def shown(text: str, *, unicode: bool = True) -> str:\n",

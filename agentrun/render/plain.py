@@ -40,6 +40,9 @@ __all__ = [
     "standing_text",
 ]
 
+# Names that an ambiguous one can mean; whoever needs more gives more of it.
+_MOST_CANDIDATES = 20
+
 
 def session_text(view: SessionView, screen: Screen, now: float | None = None) -> str:
     """A session: its title, its runs (newest first), and what needs attention in them."""
@@ -175,7 +178,9 @@ def error_text(error: AgentrunError, screen: Screen) -> str:
     """`agentrun: sentence`, and below it what to type next."""
     lines = [line([Span("agentrun:", Style.BAD), Span(f" {say(error.message, screen)}")], screen)]
     if isinstance(error, Ambiguous):
-        lines += [f"  {say(candidate, screen)}" for candidate in error.candidates]
+        lines += [f"  {say(candidate, screen)}" for candidate in error.candidates[:_MOST_CANDIDATES]]
+        left = len(error.candidates) - _MOST_CANDIDATES
+        lines += [f"  and {left:,} more"] if left > 0 else []
     if error.hint:
         lines += [f"  {each}" for each in shown(error.hint, unicode=screen.unicode).split("\n")]
     return _text(lines)

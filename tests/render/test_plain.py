@@ -201,6 +201,9 @@ def test_errors(plain_screen: Screen) -> None:
     assert plain.error_text(Ambiguous("two match", ["s-1", "s-2"]), plain_screen) == (
         "agentrun: two match\n  s-1\n  s-2\n"
     )
+    many = Ambiguous("many match", [f"s-{number}" for number in range(1000)], hint="give more of the id")
+    lines = plain.error_text(many, plain_screen).split("\n")
+    assert (len(lines), lines[-3:-1]) == (24, ["  and 980 more", "  give more of the id"])
     assert plain.error_text(ConfigError("no\nagent \x1b[2J"), plain_screen) == ("agentrun: no\\nagent \\x1b[2J\n")
 
 
