@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[1]
-COPIED = (
-    "agentrun", "tests", "examples", "docs", "tools", "pyproject.toml", "requirements-dev.lock", "README.md",
-    "CHANGELOG.md", "Makefile",
-)  # fmt: skip
+PAGES = ("README.md", "README.zh.md", "SECURITY.md", "CHANGELOG.md")
+COPIED = ("agentrun", "tests", "examples", "docs", "tools", "pyproject.toml", "requirements-dev.lock", "Makefile", *PAGES)
 # A breakage may well make a test wait for ever.
 SECONDS_PER_TEST = 20
 
@@ -495,6 +493,35 @@ MUTANTS = [
         'shown.append(REDACTED if hides_next else _redacted("", word))',
         'shown.append(_redacted("", word))',
         "tests/cli/test_configuring.py -k secret",
+    ),
+    # What is printed for shells and scripts.
+    Mutant(
+        "a shell keeps an @",
+        "cli/shells.py",
+        "breaks=${COMP_WORDBREAKS//[^=:]/}",
+        "breaks=${COMP_WORDBREAKS//[^@=:]/}",
+        "tests/cli/test_completion.py -k terminal",
+    ),
+    Mutant(
+        "completion elsewhere",
+        "cli/completing.py",
+        "for words in (before, before[:-1]):",
+        "for words in ((), before[:-1]):",
+        "tests/cli/test_completion.py -k the_line_names",
+    ),
+    Mutant(
+        "an exit code is not told",
+        "errors.py",
+        '        ("129, 130, 143", "", "ended by SIGHUP, SIGINT, SIGTERM"),\n',
+        "",
+        "tests/test_docs.py -k generated",
+    ),
+    Mutant(
+        "an undocumented field",
+        "cli/configuring.py",
+        'json_line({"shell": shell.value, "script": text})',
+        'json_line({"shell": shell.value, "text": text})',
+        "tests/cli/test_json.py -k every_line",
     ),
 ]
 
