@@ -6,7 +6,6 @@ A shell asks at each press of a key, so nothing here reads a history, and what i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from agentrun import ids
 from agentrun.commands.names import find
@@ -30,7 +29,7 @@ class Name(NamedTuple):
 
 
 def session_names(tree: Tree, begun: str) -> Iterator[Name]:
-    """The sessions whose id begins so, with or without `session-`, and `@last`; the newest first."""
+    """The sessions whose id begins so, with or without `session-`, and `@last`; the one that was made last first."""
     if LAST.startswith(begun):
         yield Name(LAST, "the session that changed last")
     if begun.startswith("@"):
@@ -41,8 +40,7 @@ def session_names(tree: Tree, begun: str) -> Iterator[Name]:
 
 def _ids(tree: Tree, begun: str) -> list[tuple[str, str]]:
     """Each id that matches, and what of it is typed."""
-    if not begun:
-        return [(each, each) for each in islice(tree.recent_ids(), MOST)]
+    # By their ids, which say when they were made: which one changed last may take a look into each.
     every = sorted(tree.session_ids(), reverse=True)
     full = [(each, each) for each in every if each.startswith(begun)]
     short = [(each, each.removeprefix(ids.SESSION_PREFIX)) for each in every]

@@ -77,7 +77,7 @@ OFFERS = [
     (["new", ""], []),
     (["send", "@last", "--key", ""], []),
     # sessions
-    (["show", ""], ["@last", "session-aaa", "session-bbb"]),
+    (["show", ""], ["@last", "session-bbb", "session-aaa"]),
     (["show", "@"], ["@last"]),
     (["show", "session-a"], ["session-aaa"]),
     (["show", "bb"], ["bbb"]),
