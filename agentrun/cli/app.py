@@ -229,7 +229,7 @@ def cancel(
 @app.command()
 def show(
     ctx: typer.Context,
-    session: Annotated[str, typer.Argument(metavar="[SESSION[/RUN]]", help="default: @last")] = "@last",
+    session: Annotated[str, typer.Argument(metavar="[SESSION[/RUN]]", help="as for send")] = "@last",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="watch the run until it ends or waits")] = False,
     messages: Annotated[bool, typer.Option("--messages", help="the conversation")] = False,
     operations: Annotated[bool, typer.Option("--operations", help="the run's events")] = False,
