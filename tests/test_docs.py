@@ -146,7 +146,9 @@ def test_every_word_of_the_tables_is_in_them() -> None:
 
 
 def test_every_command_has_its_exit_codes() -> None:
-    below = (ROOT / "docs/exit-codes.md").read_text(encoding="utf-8").partition("What the codes mean for each command:")[2]
+    below = (
+        (ROOT / "docs/exit-codes.md").read_text(encoding="utf-8").partition("What the codes mean for each command:")[2]
+    )
     told = {name for cell in re.findall(r"^\| (`.*?`) \|", below, re.MULTILINE) for name in re.findall(r"`(\w+)", cell)}
     assert set(typer.main.get_command(app).commands) - told == set()  # type: ignore[attr-defined]
 
