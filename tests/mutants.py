@@ -18,7 +18,17 @@ from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[1]
 PAGES = ("README.md", "README.zh.md", "SECURITY.md", "CHANGELOG.md")
-COPIED = ("agentrun", "tests", "examples", "docs", "tools", "pyproject.toml", "requirements-dev.lock", "Makefile", *PAGES)
+COPIED = (
+    "agentrun",
+    "tests",
+    "examples",
+    "docs",
+    "tools",
+    "pyproject.toml",
+    "requirements-dev.lock",
+    "Makefile",
+    *PAGES,
+)
 # A breakage may well make a test wait for ever.
 SECONDS_PER_TEST = 20
 
