@@ -50,11 +50,10 @@ def build_request(system: str, tools: Sequence[ToolSpec], source: Source, transc
     """The request that a model gets next."""
     conversation = source.conversation
     messages = [*_earlier(conversation), *_reports(conversation)]
-    shown = uncovered_turns(conversation, transcript)
     for turn in transcript.turns:
         # What the user said to this run is always shown as it was said.
         messages += _inputs(turn, source)
-        messages += reply_and_results(turn) if turn in shown else ()
+        messages += transcript.once(turn, reply_and_results) if _is_uncovered(turn, conversation) else ()
     return ModelRequest(
         system=system,
         messages=tuple(messages),
@@ -67,7 +66,11 @@ def build_request(system: str, tools: Sequence[ToolSpec], source: Source, transc
 
 def uncovered_turns(conversation: Conversation, transcript: Transcript) -> list[Turn]:
     """The turns of the run that no summary stands for."""
-    return [turn for turn in transcript.turns if turn.begun_at > conversation.covered_events]
+    return [turn for turn in transcript.turns if _is_uncovered(turn, conversation)]
+
+
+def _is_uncovered(turn: Turn, conversation: Conversation) -> bool:
+    return turn.begun_at > conversation.covered_events
 
 
 def earlier_text(messages: Sequence[Message]) -> Iterator[str]:
@@ -185,9 +188,9 @@ def _told(turn: Turn, operation: Operation) -> str:
 
 def _results(transcript: Transcript) -> dict[str, str]:
     """By tool, what became of its last call that is over; of one that was never started if there is no other."""
-    results: dict[str, str] = {}
+    last: dict[str, tuple[Turn, Operation]] = {}
     for turn in transcript.turns:
         for call in turn.calls:
-            if not call.is_open and (call.status is not Status.SKIPPED or call.name not in results):
-                results[call.name] = _told(turn, call)
-    return results
+            if not call.is_open and (call.status is not Status.SKIPPED or call.name not in last):
+                last[call.name] = turn, call
+    return {name: _told(turn, call) for name, (turn, call) in last.items()}

@@ -6,10 +6,10 @@ it did. Events are taken up one after the other; the ones taken up before are ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from agentrun.agent.protocols import ModelReply, StopReason, ToolCall
+from agentrun.agent.protocols import ChatMessage, ModelReply, StopReason, ToolCall
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.operation import CHECK, MODEL, Operation, operation_of
@@ -100,6 +100,8 @@ class Transcript:
         self.compaction_failed = False
         self._summaries: dict[str, Operation] = {}
         self._replies: list[Reply] = []
+        self._model_replies: list[ModelReply] = []
+        self._told: dict[str, tuple[Turn, tuple[ChatMessage, ...]]] = {}
         self._taken = 0
         self._seq = 0  # of the event that is being taken up
         self._last_operation = 0
@@ -150,7 +152,19 @@ class Transcript:
     @property
     def replies(self) -> tuple[ModelReply, ...]:
         """All of the model's replies in the order in which they came, summaries too."""
-        return tuple(map(_model_reply, self._replies))
+        new = self._replies[len(self._model_replies) :]
+        self._model_replies += map(_model_reply, new)
+        return tuple(self._model_replies)
+
+    def once(self, turn: Turn, tell: Callable[[Turn], Iterable[ChatMessage]]) -> tuple[ChatMessage, ...]:
+        """What `tell` says of a turn, asked again only once something of the turn has changed.
+
+        Each request tells of all turns: without this a long run would take ever longer from turn to turn.
+        """
+        told = self._told.get(turn.turn_id)
+        if told is None or told[0] is not turn:
+            told = self._told[turn.turn_id] = turn, tuple(tell(turn))
+        return told[1]
 
     @property
     def tokens_in_view(self) -> int | None:

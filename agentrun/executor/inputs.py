@@ -37,14 +37,8 @@ class Inputs:
         return self._known[message_seq]
 
     def is_steered(self, writer: Writer, run: Run) -> bool:
-        """Whether a steer waits to be delivered. As long as nothing is said, looking costs one system call."""
-        size = self._session.messages.size()
-        if size == self._nothing_waits_at:
-            return False
-        waiting = writer.undelivered(run)
-        if not waiting:
-            self._nothing_waits_at = size
-        return any(message.mode == STEER for message in waiting)
+        """Whether a steer waits to be delivered."""
+        return any(message.mode == STEER for message in self._waiting(writer, run))
 
     def due(self, writer: Writer, run: Run, turn_id: str, *, at_rest: bool) -> list[Doc]:
         """The payloads of the `input.delivered` events that belong before the request of `turn_id`.
@@ -52,7 +46,7 @@ class Inputs:
         The messages are synced: whoever accepted them may have died before its sync, and the delivery must not outlive
         them.
         """
-        inputs = [each for each in writer.undelivered(run) if at_rest or each.mode != FOLLOW_UP]
+        inputs = [each for each in self._waiting(writer, run) if at_rest or each.mode != FOLLOW_UP]
         if inputs:
             self._session.messages.sync()
         payloads: list[Doc] = []
@@ -61,3 +55,13 @@ class Inputs:
             self._known |= {each.seq: with_files(self._session, self._run_dir, each) for each in messages}
             payloads.append({"messageSeqs": [message.seq for message in messages], "mode": mode, "turnId": turn_id})
         return payloads
+
+    def _waiting(self, writer: Writer, run: Run) -> list[Message]:
+        """What was said and not delivered. As long as nothing is said, looking costs one system call."""
+        size = self._session.messages.size()
+        if size == self._nothing_waits_at:
+            return []
+        waiting = writer.undelivered(run)
+        if not waiting:
+            self._nothing_waits_at = size
+        return waiting
