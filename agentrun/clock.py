@@ -15,9 +15,10 @@ _LAST = 253402300799.0
 
 def timestamp(seconds: float | None = None) -> str:
     """`seconds` since the epoch (default: now) as RFC 3339 UTC with milliseconds, `2026-01-02T03:04:05.678Z`."""
-    milliseconds = int(min(wall_seconds() if seconds is None else seconds, _LAST) * 1000)
+    milliseconds = int(min(time.time() if seconds is None else seconds, _LAST) * 1000)
     whole, rest = divmod(milliseconds, 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{rest:03d}Z"
+    year, month, day, hour, minute, second, *_ = time.gmtime(whole)
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}.{rest:03d}Z"
 
 
 def wall_seconds() -> float:

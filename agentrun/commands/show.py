@@ -168,11 +168,13 @@ class Follower:
         self._messages_offset = self.session.messages.offset_of(self.view.run.message_seq)
         self._draft = ""
         self._draft_changed: tuple[int, int] | None = None
+        self._is_behind = False
         self._watch = Watch(self.run_dir.directory, self.session.directory)
 
     def wait(self, seconds: float | None) -> None:
         """Waits until something may have changed, at most `seconds`."""
-        self._watch.wait(seconds)
+        if not self._is_behind:
+            self._watch.wait(seconds)
 
     def close(self) -> None:
         """Stops following."""
@@ -180,8 +182,16 @@ class Follower:
 
     def step(self) -> list[Event | Message]:
         """What has come since the last step: messages and events of the run, in the order in which they happened."""
+        news = self._news()
+        # Who watches wants the line; how the run stands is looked at once it was shown, in the next step.
+        self._is_behind = bool(news)
+        if news:
+            return news
         # The state first: what is read after it contains at least what it tells.
         self.view = told(self.run_dir)
+        return self._news()
+
+    def _news(self) -> list[Event | Message]:
         # By time between the two logs, and by number within each of them, whatever the clock did.
         messages: Iterator[Event | Message] = self._new_messages()
         from heapq import merge
@@ -200,7 +210,7 @@ class Follower:
     @property
     def is_over(self) -> bool:
         """Whether there is nothing to wait for."""
-        return stands(self.run_dir, self.view)
+        return not self._is_behind and stands(self.run_dir, self.view)
 
     def _new_messages(self) -> Iterator[Message]:
         log = self.session.messages

@@ -55,6 +55,8 @@ def check_version(doc: Doc, path: str) -> None:
 
 def without(doc: Doc, names: frozenset[str]) -> Doc:
     """The fields of `doc` that this version does not know; they survive rewriting."""
+    if doc.keys() <= names:
+        return {}
     return {name: value for name, value in doc.items() if name not in names}
 
 

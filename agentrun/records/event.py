@@ -37,7 +37,12 @@ class Event(NamedTuple):
             "at": self.at,
             "generation": self.generation,
             "payload": self.payload,
-        } | self.extra
+            **self.extra,
+        }
+
+    def numbered(self, seq: int) -> Doc:
+        """The line's fields with `seq` in the place of its own."""
+        return (self if seq == self.seq else self._replace(seq=seq)).to_doc()
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Event:

@@ -78,18 +78,18 @@ class Message(NamedTuple):
         if isinstance(accept, dict) and not all(isinstance(accept.get(name) or [], list) for name in _ACCEPT_LISTS):
             raise ValueError(f"no message: {', '.join(_ACCEPT_LISTS)} of accept must be lists")
         return cls(
-            seq=seq,
-            session_id=str(doc.get("sessionId")),
-            run_id=run_id,
-            role=str(role),
-            mode=_text(doc.get("mode")),
-            text=text,
-            at=str(doc.get("at") or ""),
-            key=_text(doc.get("key")),
-            actor=actor if isinstance(actor, dict) else None,
-            accept=accept if isinstance(accept, dict) else None,
-            question_id=_text(doc.get("questionId")),
-            extra=without(doc, _FIELDS),
+            seq,
+            str(doc.get("sessionId")),
+            run_id,
+            str(role),
+            _text(doc.get("mode")),
+            text,
+            str(doc.get("at") or ""),
+            _text(doc.get("key")),
+            actor if isinstance(actor, dict) else None,
+            accept if isinstance(accept, dict) else None,
+            _text(doc.get("questionId")),
+            without(doc, _FIELDS),
         )
 
 

@@ -123,8 +123,10 @@ class Operation(NamedTuple):
 
     def light(self) -> Operation:
         """The same without what `brief` leaves out, so that a fold costs the same whatever tools print."""
-        bare = self._replace(arguments=None, result=None, blob=None, note=None, tool_call_id=None, check=None)
-        return bare._replace(pause_ms=None, paused_at=None)
+        return self._replace(
+            arguments=None, result=None, blob=None, note=None, tool_call_id=None, check=None, pause_ms=None,
+            paused_at=None,
+        )  # fmt: skip
 
     def apply(self, event: Event) -> Operation:
         """The operation after `event`, which names it; an event that does not fit leaves it as it is."""

@@ -340,16 +340,16 @@ def _operation(run: Run, event: Event) -> Run:
     listed = run.open_operations + run.unresolved_operations
     known = next((each for each in listed if each.operation_id == operation_id), None)
     changed = known.apply(event) if known else operation_of(event)
-    run = run._replace(usage=after_operation(run.usage, event, known))
+    usage = after_operation(run.usage, event, known)
     if changed is None:
-        return run
-    others_open = tuple(each for each in run.open_operations if each.operation_id != operation_id)
-    others_unresolved = tuple(each for each in run.unresolved_operations if each.operation_id != operation_id)
+        return run._replace(usage=usage)
+    still_open = tuple(each for each in run.open_operations if each.operation_id != operation_id)
+    unresolved = tuple(each for each in run.unresolved_operations if each.operation_id != operation_id)
     if changed.is_open:
-        return run._replace(open_operations=(*others_open, changed.light()), unresolved_operations=others_unresolved)
-    if changed.is_unresolved:
-        return run._replace(open_operations=others_open, unresolved_operations=(*others_unresolved, changed.light()))
-    return run._replace(open_operations=others_open, unresolved_operations=others_unresolved)
+        still_open = (*still_open, changed.light())
+    elif changed.is_unresolved:
+        unresolved = (*unresolved, changed.light())
+    return run._replace(usage=usage, open_operations=still_open, unresolved_operations=unresolved)
 
 
 _CHANGES: dict[str, Callable[[Run, Event], Run]] = {

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from agentrun.errors import AgentrunError
 from agentrun.store.disk import Directory, speaking_of
+from agentrun.store.lock_queue import wait_for_lock
 
 # A prober of the executor's lock holds it for an instant; whoever claims a run waits that long for it.
 CLAIM_PATIENCE = 1.0
@@ -25,6 +26,7 @@ _RETRY = 0.005
 # nobody who is well holds it that long, unless the disk is slow.
 LOCK_PATIENCE = 2.0
 _LOCKS = "/proc/locks"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _guard = _thread.allocate_lock()
 # By device and inode: two handles of one directory, or one through a link, are the same lock.
@@ -43,42 +45,75 @@ class Held:
 class _InProcess:
     """flock(2) does not keep the threads of one process apart in a way that they could see; this does."""
 
+    __slots__ = ("lock", "thread", "users")
+
     def __init__(self) -> None:
         self.lock = _thread.allocate_lock()
         self.thread: int | None = None
         self.users = 0
 
 
-@contextmanager
-def session_lock(directory: Directory, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Holds the session's lock. Never across a model call, a tool, a sleep or a callback.
+class session_lock:
+    """Holds the session's lock, as a context. Never across a model call, a tool, a sleep or a callback.
 
-    `on_wait` is called every `LOCK_PATIENCE` seconds as long as another process holds it, and may raise.
-    Raises AgentrunError at once when this thread holds it already: waiting for oneself would never end.
+    `on_wait` is called every `LOCK_PATIENCE` seconds as long as another process holds it, and may raise. `check` is
+    called once with the lock held, with what fstat(2) said of the directory; if it raises, the lock is let go.
+    Entering raises AgentrunError at once when this thread holds it already: waiting for oneself would never end.
     """
-    with speaking_of(directory.path):
-        found = os.fstat(directory.fd)
-    with _thread_lock((found.st_dev, found.st_ino), directory.path):
-        fd = _open_again(directory)
-        pid = os.getpid()
+
+    # No generator: an executor passes here for every event.
+    __slots__ = ("_check", "_directory", "_entry", "_fd", "_has_waited", "_key", "_on_wait", "_pid")
+
+    def __init__(
+        self,
+        directory: Directory,
+        on_wait: Callable[[], None] = lambda: None,
+        check: Callable[[os.stat_result], None] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._on_wait = on_wait
+        self._check = check
+
+    def __enter__(self) -> None:
+        directory = self._directory
+        with speaking_of(directory.path):
+            found = os.fstat(directory.fd)
+            self._key = (found.st_dev, found.st_ino)
+            self._entry = _enter_thread(self._key, directory.path)
+            self._fd = -1
+            self._has_waited = False
+            self._pid = os.getpid()
+            try:
+                self._fd = os.open(".", _DIRECTORY, dir_fd=directory.fd)
+                if not _lock_now(self._fd):
+                    self._wait()
+                if self._check:
+                    self._check(found)
+            except BaseException:
+                self._let_go()
+                raise
+
+    def __exit__(self, *_: object) -> None:
+        self._let_go()
+
+    def _wait(self) -> None:
+        self._has_waited = True
+        fd, self._fd = self._fd, -1
+        wait_for_lock(fd, LOCK_PATIENCE, self._on_wait)
+        self._fd = fd
+
+    def _let_go(self) -> None:
         try:
-            _lock_patiently(fd, directory.path, on_wait)
-            yield
+            if self._fd >= 0:
+                # A forked child shares the lock; its copy must not let the parent's go.
+                if os.getpid() == self._pid:
+                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+                os.close(self._fd)
+                if self._has_waited:
+                    # There may be a crowd: who is next must be awake before this process comes back for more.
+                    os.sched_yield()
         finally:
-            # A forked child shares the lock; its copy must not let the parent's go.
-            if os.getpid() == pid:
-                fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
-
-
-def _lock_patiently(fd: int, path: str, on_wait: Callable[[], None]) -> None:
-    patience = time.monotonic() + LOCK_PATIENCE
-    with speaking_of(path):
-        while not _lock_now(fd):
-            if time.monotonic() >= patience:
-                on_wait()
-                patience = time.monotonic() + LOCK_PATIENCE
-            time.sleep(_RETRY)
+            _leave_thread(self._key, self._entry)
 
 
 def _lock_now(fd: int) -> bool:
@@ -168,24 +203,35 @@ def is_executor_alive(directory: Directory) -> bool:
 def _open_again(directory: Directory) -> int:
     """A descriptor of its own: locks belong to the open file, so each holder needs one."""
     with speaking_of(directory.path):
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory.fd)
+        return os.open(".", _DIRECTORY, dir_fd=directory.fd)
 
 
-@contextmanager
-def _thread_lock(key: tuple[int, int], path: str) -> Iterator[None]:
+def _enter_thread(key: tuple[int, int], path: str) -> _InProcess:
+    """Keeps the other threads of this process out until `_leave_thread`."""
     with _guard:
-        entry = _in_process.setdefault(key, _InProcess())
-        if entry.thread == _thread.get_ident():
+        entry = _in_process.get(key)
+        if entry is None:
+            entry = _in_process[key] = _InProcess()
+        elif entry.thread == _thread.get_ident():
             raise AgentrunError(f"{path}: this thread holds the session's lock already")
         entry.users += 1
-    entry.lock.acquire()
-    entry.thread = _thread.get_ident()
     try:
-        yield
-    finally:
-        entry.thread = None
-        entry.lock.release()
-        with _guard:
-            entry.users -= 1
-            if not entry.users:
-                _in_process.pop(key, None)
+        entry.lock.acquire()
+    except BaseException:
+        _forget(key, entry)
+        raise
+    entry.thread = _thread.get_ident()
+    return entry
+
+
+def _leave_thread(key: tuple[int, int], entry: _InProcess) -> None:
+    entry.thread = None
+    entry.lock.release()
+    _forget(key, entry)
+
+
+def _forget(key: tuple[int, int], entry: _InProcess) -> None:
+    with _guard:
+        entry.users -= 1
+        if not entry.users:
+            _in_process.pop(key, None)

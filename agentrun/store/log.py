@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import count
 
 from agentrun.errors import CorruptRecord, StorageFailed
 from agentrun.named import NamedTuple
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 16
+# Most looks at the end of a log, or at a place in its middle, are over with the next few lines.
+_FIRST_CHUNK = 1 << 12
 
 # Logs of which a sync failed in this process, by device and inode, and how: no handle of theirs appends any more.
 _given_up: dict[tuple[int, int], str] = {}
@@ -125,6 +128,11 @@ class Log:
         fd = self._open_for_reading()
         return 0 if fd is None else self._seq_at_end(fd, os.fstat(fd).st_size)
 
+    @property
+    def end(self) -> int:
+        """The length in bytes as this handle has just left it, by `append` or `next_seq`, in the same hold."""
+        return self._known_size
+
     def size(self) -> int:
         """The length in bytes now."""
         fd = self._open_for_reading()
@@ -134,26 +142,39 @@ class Log:
 
     def forward(self, read: Callable[[Doc], T], start: int = 0) -> Iterator[tuple[int, T]]:
         """Every record from byte `start` on, oldest first, each with the offset behind it."""
-        for end, entry in self.entries(read, start):
-            if isinstance(entry, Damage):
-                self._damage[entry.offset] = entry
-            elif not isinstance(entry, Torn):
-                yield end, entry
+        for offset, line in self._lines(start):
+            if isinstance(line, Torn):
+                return
+            try:
+                record = read(decode(line))
+            except ValueError as error:
+                self._damage[offset] = Damage(self.path, offset, len(line), str(error))
+            else:
+                yield offset + len(line) + 1, record
 
     def entries(self, read: Callable[[Doc], T], start: int = 0) -> Iterator[tuple[int, T | Damage | Torn]]:
         """As `forward`, with everything that is no record in its place."""
+        for offset, line in self._lines(start):
+            if isinstance(line, Torn):
+                yield offset + line.length, line
+            else:
+                yield offset + len(line) + 1, self._decoded(read, offset, line)
+
+    def _lines(self, start: int) -> Iterator[tuple[int, bytes | Torn]]:
+        """Every line from byte `start` on, without its newline, each with its offset; last what is torn."""
         fd = self._open_for_reading()
         if fd is None:
             return
-        rest, position = b"", start
-        while chunk := os.pread(fd, _CHUNK if not rest else len(rest) + _CHUNK, position + len(rest)):
+        rest, position, length = b"", start, _CHUNK // 4
+        while chunk := os.pread(fd, length + len(rest), position + len(rest)):
+            length = _CHUNK
             lines = (rest + chunk).split(b"\n")
             rest = lines.pop()
             for line in lines:
-                offset, position = position, position + len(line) + 1
-                yield position, self._decoded(read, offset, line)
+                yield position, line
+                position += len(line) + 1
         if rest:
-            yield position + len(rest), Torn(position, len(rest))
+            yield position, Torn(position, len(rest))
 
     def bytes_at(self, offset: int, length: int) -> bytes:
         """The raw bytes of a line, without its newline."""
@@ -182,26 +203,40 @@ class Log:
                 yield record
 
     def offset_of(self, seq: int) -> int:
-        """Where to read `forward` from to get every record numbered `seq` or more; found by halving, no index."""
+        """Where to read `forward` from to get every record numbered `seq` or more; found without an index.
+
+        Lines are of like lengths more often than not, so it looks where `seq` would be then, and by halving where that
+        does not lead there.
+        """
         fd = self._open_for_reading()
         if fd is None:
             return 0
         low, high = 0, os.fstat(fd).st_size
-        while low < high:
-            # No line begins between there and the half: a very long one is passed over in one step.
-            middle = max(low, _line_start(fd, (low + high) // 2))
+        below, above = 1, self._seq_at_end(fd, high) + 1
+        for step in count():
+            if low >= high:
+                break
+            share = min(max((seq - below) / max(above - below, 1), 0.0), 1.0) if step % 3 < 2 else 0.5
+            guess = low + int((high - low - 1) * share)
+            # No line begins between there and the guess: a very long one is passed over in one step.
+            middle = max(low, _line_start(fd, guess))
             start, found = self._first_numbered(fd, middle, high)
             if found is None or found >= seq:
-                high = middle
+                high, above = middle, found or above
             else:
-                low = start + 1
+                low, below = start + 1, found
         return _line_start(fd, low)
 
     def sync_for_reading(self) -> None:
-        """Makes what can be read now last, before it is told to anyone."""
+        """Makes what can be read now last, before it is told to anyone; once for as long as nothing is appended."""
         fd = self._open_for_reading()
-        if fd is not None:
+        if fd is None:
+            return
+        found = os.fstat(fd)
+        state = found.st_ino, found.st_size, found.st_mtime_ns
+        if state != self._synced:
             sync_for_reading(fd, self.path)
+            self._synced = state
 
     # --- below
 
@@ -230,12 +265,14 @@ class Log:
         return fd
 
     _writable = False
+    # What the file was when this handle last synced it to read.
+    _synced: tuple[int, int, int] | None = None
 
     def _catch_up(self, fd: int) -> int:
         """Looks at what others appended; returns the size, after a torn tail was set aside."""
-        with speaking_of(self.path):
-            size = os.fstat(fd).st_size
-            if size != self._known_size:
+        size = os.fstat(fd).st_size
+        if size != self._known_size:
+            with speaking_of(self.path):
                 size = self._set_torn_tail_aside(fd, size)
                 self._last_seq = self._seq_at_end(fd, size)
                 self._known_size = size
@@ -302,9 +339,11 @@ def _lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Complete lines before `end`, newest first, each with its offset; a torn tail is passed over."""
     position, rest = end, b""
     complete = False
+    chunk = _FIRST_CHUNK
     while position > 0:
         # A line longer than what was read so far: read twice as much, so that long lines cost no more than once.
-        length = min(position, max(_CHUNK, len(rest)))
+        length = min(position, max(chunk, len(rest)))
+        chunk = min(chunk * 2, _CHUNK)
         position -= length
         lines = (os.pread(fd, length, position) + rest).split(b"\n")
         rest = lines[0]
@@ -321,8 +360,10 @@ def _lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
 def _line_start(fd: int, offset: int) -> int:
     """The start of the line in which `offset` lies: just behind the newline before it."""
     position = offset
+    chunk = _FIRST_CHUNK
     while position > 0:
-        length = min(position, _CHUNK)
+        length = min(position, chunk)
+        chunk = min(chunk * 2, _CHUNK)
         found = os.pread(fd, length, position - length).rfind(b"\n")
         if found >= 0:
             return position - length + found + 1

@@ -17,6 +17,8 @@ LONGEST = 1000
 _SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # One letter, two small forms by its place in the word: the capital leads to one of them only.
 _OTHER_FORM = {"σ": "ς", "ς": "σ"}
+# A single letter is everywhere: looking for it first would be for nothing.
+_LEAST_CORE = 2
 # The longest spelling: a surrogate pair as two escapes of six bytes.
 _MOST_BYTES = 12
 
@@ -24,12 +26,14 @@ _MOST_BYTES = 12
 class Needle(NamedTuple):
     """`in_bytes` finds every place of a log where the text may stand, `in_text` where it does.
 
-    `reach` is how many bytes it takes there at the most.
+    `reach` is how many bytes it takes there at the most. `core` is a part of it, in small letters, that has no spelling
+    but itself where nothing is escaped by its number; None if it has no such part worth looking for.
     """
 
     in_bytes: re.Pattern[bytes]
     in_text: re.Pattern[str]
     reach: int
+    core: bytes | None
 
 
 def needle(text: str) -> Needle:
@@ -43,7 +47,26 @@ def needle(text: str) -> Needle:
         re.compile(b"".join(_spelled(each) for each in forms)),
         re.compile("".join(f"[{''.join(map(re.escape, sorted(each)))}]" for each in forms)),
         len(text) * _MOST_BYTES,
+        _core(text, forms),
     )
+
+
+def _core(text: str, forms: list[set[str]]) -> bytes | None:
+    runs = [""]
+    for character, its in zip(text, forms, strict=True):
+        if _is_plain(character, its):
+            runs[-1] += character.lower()
+        else:
+            runs.append("")
+    longest = max(runs, key=len)
+    return longest.encode("utf-8") if len(longest) >= _LEAST_CORE else None
+
+
+def _is_plain(character: str, forms: set[str]) -> bool:
+    """Whether making the capitals of ASCII small makes all that it is spelled as the same bytes."""
+    if character in _SHORT or character < " " or any(_has_no_utf8(each) for each in forms):
+        return False
+    return len(forms) == 1 or (character.isascii() and forms == {character.lower(), character.upper()})
 
 
 def _forms(character: str) -> set[str]:

@@ -157,7 +157,7 @@ class RunReader:
 
     def stop_is_asked(self, run: Run) -> bool:
         """Whether a cancel sentinel lies there that has not become an intent yet."""
-        return not run.is_over and run.ending is None and self.directory.stat(layout.CANCEL) is not None
+        return not run.is_over and run.ending is None and self.directory.has(layout.CANCEL)
 
     def lease(self) -> Lease | None:
         """What `lease.json` says; None if it is missing or unreadable."""

@@ -32,11 +32,21 @@ def writing(session: SessionDir) -> Iterator[Writer]:
         yield writer
 
 
-@contextmanager
-def recording(session: SessionDir) -> Iterator[Writer]:
+class recording:
     """Holds the session's lock for an executor's own facts, which build on nothing that others left."""
-    with session.locked_for_executor():
-        yield Writer(session)
+
+    __slots__ = ("_lock", "_session")
+
+    def __init__(self, session: SessionDir) -> None:
+        self._session = session
+        self._lock = session.locked_for_executor()
+
+    def __enter__(self) -> Writer:
+        self._lock.__enter__()
+        return Writer(self._session)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.__exit__()
 
 
 def redo(writer: Writer) -> None:

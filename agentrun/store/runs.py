@@ -62,13 +62,7 @@ class RunDir(RunReader):
 
     def current(self, held: Held) -> Run:
         """The run now, with the sentinel taken up if one lay there when this hold first looked."""
-        run = self._caught_up()
-        if self.run_id not in held.looked_for_stop:
-            held.looked_for_stop.add(self.run_id)
-            if self.stop_is_asked(run):
-                self._take_up_sentinel()
-                run = self._caught_up()
-        return run
+        return self._heeding_stop(self._caught_up(), held)
 
     def has_news(self) -> bool:
         """Whether others may have written since this handle last looked; needs no lock and costs two system calls."""
@@ -81,15 +75,14 @@ class RunDir(RunReader):
 
     def append(self, lease: Lease, held: Held, kind: EventType, payload: Doc, *, durable: bool = False) -> Run:
         """Appends an event of the lease holder. Raises FencedOut, TransitionRefused."""
-        self.check(lease, held)
-        return self._append(kind, payload, durable=durable)
+        return self._append_to(self.check(lease, held), kind, payload, durable=durable)
 
     def check(self, lease: Lease, held: Held) -> Run:
         """The run now, if `lease` still is its lease. Raises FencedOut."""
         # Fenced or not is looked at first: taking up a sentinel writes.
         run = self._caught_up()
         if run.generation == lease.generation:
-            run = self.current(held)
+            run = self._heeding_stop(run, held)
         if run.generation != lease.generation:
             raise FencedOut(
                 f"{self.name} was taken over (generation {run.generation}, this process holds {lease.generation})",
@@ -214,22 +207,30 @@ class RunDir(RunReader):
         self.write_snapshot(held)
         return lease
 
-    def _append(self, kind: EventType, payload: Doc, *, generation: int | None = None, durable: bool = False) -> Run:
-        run = self._caught_up()
+    def _append(self, kind: EventType, payload: Doc, *, generation: int | None = None) -> Run:
+        return self._append_to(self._caught_up(), kind, payload, generation=generation)
+
+    def _append_to(
+        self, run: Run, kind: EventType, payload: Doc, *, generation: int | None = None, durable: bool = False
+    ) -> Run:
+        """Appends to the log that `run` was caught up with in this hold."""
         event = Event(
             self.session_id, self.run_id, run.applied_seq + 1, kind.value, clock.timestamp(),
             run.generation if generation is None else generation, payload,
         )  # fmt: skip
         moved = run.apply(event)
-        doc = self.events.append(lambda seq: event._replace(seq=seq).to_doc())
-        self._run = moved._replace(applied_seq=doc["seq"])
-        self._offset = self.events.size()
+        seq = self.events.append(event.numbered)["seq"]
+        if seq != event.seq:
+            # Damaged lines before it have numbers too.
+            event, moved = event._replace(seq=seq), moved._replace(applied_seq=seq)
+        self._run = moved
+        self._offset = self.events.end
         if durable or kind in _ALWAYS_SYNCED:
             self.events.sync()
         # Not before it lasts: whoever is told of it may tell the user.
         if self.on_event:
-            self.on_event(event._replace(seq=doc["seq"]))
-        return self._run
+            self.on_event(event)
+        return moved
 
     def _caught_up(self) -> Run:
         if self._run is not None and self.events.size() == self._offset:
@@ -248,6 +249,14 @@ class RunDir(RunReader):
                 self.on_event(event)  # type: ignore[misc]
         self._offset = self.events.size()
         return self._run
+
+    def _heeding_stop(self, run: Run, held: Held) -> Run:
+        if self.run_id not in held.looked_for_stop:
+            held.looked_for_stop.add(self.run_id)
+            if self.stop_is_asked(run):
+                self._take_up_sentinel()
+                run = self._caught_up()
+        return run
 
     def _check_version(self) -> None:
         """Raises Denied if `run.json` is of a newer format, which must not be rewritten in this one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from agentrun.records.codec import Doc, decode
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 
 
 def records_with(log: Log, read: Callable[[Doc], T], needle: Needle) -> Iterator[T | Damage]:
@@ -41,8 +42,9 @@ def _lines_with(log: Log, needle: Needle, size: int) -> Iterator[tuple[int, int]
     """Where the lines begin that match, and how long they are without their newline."""
     # `window` is what was read from byte `base` on, searched up to `at`; the line that goes on there began at `begun`.
     base, begun, window, at = 0, 0, b"", 0
+    small: bytes | None = None
     while True:
-        found = needle.in_bytes.search(window, at)
+        found = _first(needle, window, small, at)
         newline = window.rfind(b"\n", at, found.start() if found else len(window))
         begun = base + newline + 1 if newline >= 0 else begun
         if found is not None:
@@ -55,7 +57,7 @@ def _lines_with(log: Log, needle: Needle, size: int) -> Iterator[tuple[int, int]
             if begun < base + len(window):
                 at = begun - base
                 continue
-            base, window, at = begun, b"", 0
+            base, window, small, at = begun, b"", None, 0
         # No spelling has a newline in it, so one that was cut by the end of the window begins in its last bytes.
         kept = max(len(window) - needle.reach, at, begun - base)
         base, window, at = base + kept, window[kept:], 0
@@ -63,6 +65,26 @@ def _lines_with(log: Log, needle: Needle, size: int) -> Iterator[tuple[int, int]
         if not chunk:
             return
         window += chunk
+        small = _in_small_letters(needle, window)
+
+
+def _in_small_letters(needle: Needle, window: bytes) -> bytes | None:
+    """`window` with the capitals of ASCII made small, where the core of `needle` can be looked for in that.
+
+    Looking for plain bytes is ten times as fast as trying a pattern at each place.
+    """
+    is_escaped = b"\\" in window and b"\\u" in window
+    return None if needle.core is None or is_escaped else window.lower()
+
+
+def _first(needle: Needle, window: bytes, small: bytes | None, at: int) -> re.Match[bytes] | None:
+    """The first place from `at` on where the text may stand."""
+    if small is not None and needle.core is not None:
+        core = small.find(needle.core, at)
+        if core < 0:
+            return None
+        at = max(at, core - needle.reach)
+    return needle.in_bytes.search(window, at)
 
 
 def _newline_from(log: Log, offset: int, size: int) -> int | None:

@@ -7,8 +7,7 @@ then, and what a crashed writer left half done has been completed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound, SessionHeld
@@ -17,7 +16,8 @@ from agentrun.records.message import Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
-from agentrun.store.disk import Directory, Expected
+from agentrun.store.disk import Directory
+from agentrun.store.expected import Expected
 from agentrun.store.locks import lock_holder, session_lock
 from agentrun.store.log import Log
 from agentrun.store.runs import RunDir
@@ -32,6 +32,7 @@ class SessionDir:
         self.directory = directory
         self.activity = activity
         self.messages = Log(directory, layout.MESSAGES, must_exist=True)
+        self._from_within = os.path.join(os.pardir, session_id)
 
     def another(self) -> SessionDir:
         """A handle of its own, for another thread."""
@@ -59,8 +60,7 @@ class SessionDir:
         """Raises Denied if the session is of a format that this version must not write."""
         check_version(self.read().to_doc(), self.directory.at(layout.SESSION))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> session_lock:
         """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there.
 
         Raises SessionHeld or LockHeld if somebody has it who does not let go.
@@ -74,26 +74,17 @@ class SessionDir:
             if not self._is_held_by_executor():
                 patience.look()
 
-        with self._locked(on_wait):
-            yield
+        return session_lock(self.directory, on_wait, self._check_in_place)
 
-    @contextmanager
-    def locked_for_executor(self) -> Iterator[None]:
+    def locked_for_executor(self) -> session_lock:
         """Holds the session's lock, however long that takes: a run is not lost because somebody has it."""
-        with self._locked(self._refuse_frozen):
-            yield
+        return session_lock(self.directory, self._refuse_frozen, self._check_in_place)
 
-    @contextmanager
-    def _locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
-        with session_lock(self.directory, on_wait):
-            if not self._is_in_place():
-                # Whoever held the lock before has removed it; what was written now would be lost.
-                raise NotFound(f"{self.session_id} has been removed", session_id=self.session_id)
-            yield
-
-    def _is_in_place(self) -> bool:
-        found = self.directory.stat(os.path.join(os.pardir, self.session_id))
-        return found is not None and os.path.samestat(found, os.fstat(self.directory.fd))
+    def _check_in_place(self, opened: os.stat_result) -> None:
+        """Raises NotFound if whoever held the lock before has removed it; what was written now would be lost."""
+        found = self.directory.stat(self._from_within)
+        if found is None or not os.path.samestat(found, opened):
+            raise NotFound(f"{self.session_id} has been removed", session_id=self.session_id)
 
     def _refuse_frozen(self) -> None:
         """Raises SessionHeld if whoever holds the session's lock is an executor that does not respond.

@@ -110,3 +110,31 @@ def test_damage_is_named_and_hides_no_other(tmp_path: Path) -> None:
 def test_a_text_that_cannot_be_searched_for(text: str) -> None:
     with pytest.raises(UsageError):
         needle(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "core"),
+    [
+        ("Refund of Week 17", b"refund of week 17"),
+        ('he said "no, never"', b"no, never"),
+        ("a/b\\c/de", b"de"),
+        ("x", None),
+        ("为什么", "为什么".encode()),
+        ("Größe", b"gr"),
+        ("K\u212a", None),
+    ],
+)
+def test_what_is_looked_for_first_is_the_longest_part_with_one_spelling(text: str, core: bytes | None) -> None:
+    assert needle(text).core == core
+
+
+def test_a_line_is_found_beside_others_that_have_its_core_or_escapes(tmp_path: Path) -> None:
+    _log(
+        tmp_path,
+        encode_line({"seq": 1, "text": "no, never"}),
+        encode_line({"seq": 2, "text": 'HE SAID "NO, NEVER"'}),
+        *(encode_line({"seq": seq, "text": "x" * 1000}) for seq in range(3, 1000)),
+        b'{"seq":1000,"text":"he s\\u0061id \\"no, never\\""}\n',
+        encode_line({"seq": 1001, "text": 'so he said "no, never" again'}),
+    )
+    assert _found(tmp_path, 'he said "no, never"') == [2, 1000, 1001]
