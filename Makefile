@@ -96,7 +96,7 @@ setup: $(VENV)/dev.stamp ## only set up the environment
 setup-all: $(VENV)/all.stamp ## set up also what tests of real models and agents need; `make test` skips them without it
 
 clean: ## remove the environments and all that can be made again
-	rm -rf benchmarks/.peers .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf benchmarks/.peers benchmarks/.trees .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. Each stamp is touched last, so a set-up that was interrupted starts again.

@@ -11,7 +11,10 @@ import sys
 from frame import HERE, LIMIT, environment
 
 # In the order of the results. Each is a script of that name.
-SCRIPTS = ("start", "append", "cancel")
+SCRIPTS = (
+    "start", "append", "append_unsynced", "crowd", "many_runs", "reading", "searching", "listing", "tail", "cancel",
+    "turns", "memory", "growth",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

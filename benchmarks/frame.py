@@ -148,7 +148,9 @@ def run(heading: str, measure: Callable[[Size], str], about: str | None) -> None
             text = measure(Size(is_small, Path(folder).resolve()))
         except Exception as error:  # noqa: BLE001 - whatever it is belongs into the section, and the others go on
             traceback.print_exc()
-            text, failed = f"**Not measured:** {type(error).__name__}: {str(error)[:300]}", True
+            # The results name no place of this machine.
+            said = str(error).replace(folder, "...").replace(str(HERE), "...")
+            text, failed = f"**Not measured:** {type(error).__name__}: {said[:300]}", True
         signal.alarm(0)
         section = "\n\n".join(part for part in (facts(folder), (about or "").strip(), text) if part)
     print(f"## {heading}\n\n{section}\n", flush=True)

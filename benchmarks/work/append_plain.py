@@ -37,7 +37,19 @@ def raw_synced(number: int) -> None:
     os.fdatasync(fd)
 
 
+# A file that has its length and its blocks already.
+inside = os.open(f"{folder}/inside", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(inside, b" " * len(LINE) * 1000)
+os.fsync(inside)
+
+
+def raw_inside(number: int) -> None:
+    os.pwrite(inside, LINE, number % 1000 * len(LINE))
+    os.fdatasync(inside)
+
+
 serve(
+    inside=lambda count: seconds_of(raw_inside, count),
     raw=lambda count: seconds_of(raw_synced, count),
     raw_unsynced=lambda count: seconds_of(lambda number: os.write(fd, LINE), count),
     full=lambda count: seconds_of(lambda number: insert(full), count),

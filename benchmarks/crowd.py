@@ -1,0 +1,105 @@
+"""Eight processes that write into one session at once, in bursts, and each in step with a clock.
+
+Each record lasts through a power cut before its writer goes on, and its number is the next one: they are counted at the
+end. The share is that of the writer that got least, divided by that of the one that got most.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from contextlib import ExitStack
+
+import peers
+from frame import Reach, Size, median, percentile, reach_table, run, shown, table
+from workers import Worker
+
+from agentrun.states import EventType
+from agentrun.store.tree import Tree
+from agentrun.testing.trees import Executor, accept
+
+WRITERS = 8
+PER_SECOND = 50
+
+
+def measure(size: Size) -> str:
+    writers, seconds, rounds = size.of(WRITERS, 2), size.of(20, 2) / 10, size.of(5, 1)
+    place = size.folder / "place"
+    place.mkdir()
+    session = Tree(str(place)).create_session(session_id="crowd")
+    executor = Executor(session, accept(session).run_id)
+    executor.append(EventType.MODEL_REQUEST_STARTED, operationId="op-0", model="m", attempt=1)
+    with ExitStack() as stack:
+        crowds = {"agentrun": _crowd(stack, "agentrun", place, writers)}
+        crowds["sqlite3, WAL, FULL"] = _crowd(stack, "sqlite", place, writers)
+        python = peers.python(peers.OPENAI_AGENTS, size)
+        if python:
+            crowds["openai-agents SQLiteSession"] = _crowd(stack, "openai_agents", place, writers, python)
+        texts, reaches = [], []
+        for name, pause in (("In bursts", 0.0), (f"Each {PER_SECOND} times a second", 1 / PER_SECOND)):
+            taken: dict[str, list[list[list[float]]]] = {each: [] for each in crowds}
+            for _ in range(rounds):
+                for each, crowd in crowds.items():
+                    taken[each].append(_together(crowd, seconds, pause))
+            texts.append(f"{name}:\n\n{_table(taken, seconds)}")
+            reaches += _reaches(name.lower(), taken, paced=bool(pause))
+    log = (place / "accounts").glob("*/sessions/crowd/runs/run-1/operations.jsonl")
+    seqs = [json.loads(line)["seq"] for line in next(log).read_text("utf-8").splitlines()]
+    dense = "yes" if seqs == list(range(1, len(seqs) + 1)) else "**no**"
+    texts += [reach_table(reaches), f"Numbers dense over all {len(seqs):,} records: {dense}.", peers.missing_text()]
+    return "\n\n".join(filter(None, texts))
+
+
+def _crowd(stack: ExitStack, kind: str, place: object, writers: int, python: object = None) -> list[Worker]:
+    more = {"python": python} if python else {}
+    crowd = [stack.enter_context(Worker("crowd", kind, place, f"w{number}", **more)) for number in range(writers)]
+    for worker in crowd:
+        worker.call("ready")
+    return crowd
+
+
+def _together(crowd: list[Worker], seconds: float, pause: float) -> list[list[float]]:
+    begin = time.time() + 0.05
+    for number, worker in enumerate(crowd):
+        worker.begin("write", begin + pause * number / len(crowd), seconds, pause)
+    return [worker.result() for worker in crowd]
+
+
+def _share(rounds: list[list[list[float]]]) -> float:
+    counts = [sum(len(round_[writer]) for round_ in rounds) for writer in range(len(rounds[0]))]
+    return min(counts) / max(max(counts), 1)
+
+
+def _rate(rounds: list[list[list[float]]], seconds: float) -> float:
+    return statistics.median(sum(map(len, writers)) for writers in rounds) / seconds
+
+
+def _waits(rounds: list[list[list[float]]]) -> list[list[float]]:
+    return [waits for writers in rounds for waits in writers if waits]
+
+
+def _table(taken: dict[str, list[list[list[float]]]], seconds: float) -> str:
+    rows = []
+    for name, rounds in taken.items():
+        waits = _waits(rounds)
+        times = [shown(median(waits)), shown(percentile(waits)), shown(max(map(max, waits)))]
+        rows.append((name, f"{_rate(rounds, seconds):,.0f}", *times, f"{_share(rounds):.2f}"))
+    return table(("", "records a second", "median wait", "p99", "longest", "least / most"), rows)
+
+
+def _reaches(when: str, taken: dict[str, list[list[list[float]]]], *, paced: bool) -> list[Reach]:
+    ours = taken["agentrun"]
+    reaches = [Reach(f"{when}: least / most", _share(ours), 0.9, or_more=True)]
+    theirs = taken.get("openai-agents SQLiteSession")
+    if theirs:
+        longest = max(map(max, _waits(ours))) / max(map(max, _waits(theirs)))
+        reaches.append(Reach(f"{when}: longest wait, x SQLiteSession", longest, 0.1))
+        if not paced:
+            faster = _rate(ours, 1) / _rate(theirs, 1)
+            reaches.append(Reach(f"{when}: records, x SQLiteSession", faster, 4, or_more=True))
+    return reaches
+
+
+if __name__ == "__main__":
+    run("Eight processes on one session", measure, __doc__)

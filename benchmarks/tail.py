@@ -1,0 +1,141 @@
+"""How long after an event was appended its line comes out of another process that follows the run.
+
+From before the durable append until the line is read from the pipe. `agentrun show -f --json` makes the file last
+before it prints what is in it, since a script may keep the number: the others print what a power cut could take away.
+Idle is the processor's time while nothing happens.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import peers
+from fixtures import ACCOUNT
+from frame import HERE, Reach, Size, Taken, environment, median, percentile, reach_table, run, shown, table
+
+from agentrun.states import EventType
+from agentrun.store.tree import Tree
+from agentrun.testing.trees import Executor, accept
+
+TAIL = "tail -f"
+PAUSE = 0.004
+IDLE_SECONDS = 2.0
+
+
+class Stand:
+    """A run that goes on, and the lines that follow it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root"
+        session = Tree(str(self.root), ACCOUNT).create_session(session_id="watched")
+        self._executor = Executor(session, accept(session).run_id)
+        self._executor.append(EventType.MODEL_REQUEST_STARTED, operationId="op-0", model="m", attempt=1)
+        self.log = Path(self._executor.run_dir.directory.path) / "operations.jsonl"
+
+    def append(self, name: str) -> None:
+        self._executor.append(EventType.TOOL_REMOTE_ID, operationId="op-0", remoteId=name)
+
+
+class Follower:
+    """A process that follows, and when which line came."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment())
+        self._seen: dict[str, float] = {}
+        self._came = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def when(self, name: str, seconds: float) -> float | None:
+        """When the line of the event `name` came; None if it does not within that time."""
+        with self._came:
+            self._came.wait_for(lambda: name in self._seen, seconds)
+            return self._seen.get(name)
+
+    def processor_seconds(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            now = time.perf_counter()
+            name = line.rpartition(b'"remoteId":"')[2].partition(b'"')[0].decode()
+            with self._came:
+                self._seen[name] = now
+                self._came.notify_all()
+
+
+def measure(size: Size) -> str:
+    stand = Stand(size.folder)
+    ours = [sys.executable, "-m", "agentrun", "--root", str(stand.root), "--account", ACCOUNT]
+    ways = {
+        "agentrun show -f": [*ours, "show", "-f", "--json", "watched/1"],
+        TAIL: ["tail", "-n", "0", "-f", str(stand.log)],
+        "polling, 10 times a second": [sys.executable, str(HERE / "work/follow.py"), "polling", str(stand.log)],
+    }
+    python = peers.python(peers.WATCHFILES, size)
+    if python:
+        ways["watchfiles, defaults"] = [str(python), str(HERE / "work/follow.py"), "watchfiles", str(stand.log)]
+    taken: Taken = {name: [] for name in ways}
+    idle: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(size.of(5, 1)):
+        for name, argv in ways.items():
+            follower = Follower(argv)
+            try:
+                taken[name].append(_followed(stand, follower, f"{number}-{len(taken[name])}", size.of(40, 5)))
+                before = follower.processor_seconds()
+                time.sleep(size.of(20, 1) / 20 * IDLE_SECONDS)
+                idle[name].append((follower.processor_seconds() - before) / IDLE_SECONDS)
+            finally:
+                follower.close()
+    return "\n\n".join(filter(None, [_table(taken, idle), reach_table(_reaches(taken, idle)), peers.missing_text()]))
+
+
+def _followed(stand: Stand, follower: Follower, round_name: str, count: int) -> list[float]:
+    # Until the first of these comes, it is still starting.
+    for number in range(200):
+        stand.append(f"{round_name}-start-{number}")
+        if follower.when(f"{round_name}-start-{number}", 0.3) is not None:
+            break
+    seconds = []
+    for number in range(count):
+        name = f"{round_name}-{number}"
+        time.sleep(PAUSE)
+        start = time.perf_counter()
+        stand.append(name)
+        came = follower.when(name, 10)
+        if came is None:
+            raise RuntimeError(f"the line of event {name} did not come")
+        seconds.append(came - start)
+    return seconds
+
+
+def _table(taken: Taken, idle: dict[str, list[float]]) -> str:
+    rows = []
+    for name, rounds in taken.items():
+        median_ratio = f"{median(rounds) / median(taken[TAIL]):.2f}"
+        busy = f"{sum(idle[name]) / len(idle[name]):.2%}"
+        rows.append((name, shown(median(rounds)), shown(percentile(rounds)), median_ratio, busy))
+    return table(("way", "median", "p99", f"x {TAIL}", "processor while idle"), rows)
+
+
+def _reaches(taken: Taken, idle: dict[str, list[float]]) -> list[Reach]:
+    ours, theirs = taken["agentrun show -f"], taken[TAIL]
+    return [
+        Reach(f"median, x {TAIL}", median(ours) / median(theirs), 1.0),
+        Reach(f"p99, x {TAIL}", percentile(ours) / percentile(theirs), 1.0),
+        Reach("processor while idle, %", 100 * max(idle["agentrun show -f"]), 0.5),
+    ]
+
+
+if __name__ == "__main__":
+    run("Live tail", measure, __doc__)
