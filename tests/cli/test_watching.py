@@ -192,6 +192,9 @@ def test_ls_lists_the_newest_change_first_and_only_what_is_asked_for(home: Home)
     assert [line.split()[0] for line in home.run("ls", "--limit", "1").text.splitlines()] == [second]
     assert home.run("ls", "--agent", "nobody").text == ""
     assert home.run("ls", "--archived").text == ""
+    assert home.run("archive", first).code == 0
+    assert [line.split()[0] for line in home.run("ls", "--archived").text.splitlines()] == [first]
+    assert [line.split()[0] for line in home.run("ls", "--agent", "analyst").text.splitlines()] == [second]
 
 
 # --- show -f

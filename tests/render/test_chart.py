@@ -123,6 +123,18 @@ def test_it_fits_any_width(story: Callable[..., Any], width: int, unicode: bool)
     assert max(map(columns_of, rows)) <= max(width, 5)
 
 
+def test_wide_names_keep_the_columns(story: Callable[..., Any], plain_screen: Screen) -> None:
+    run = story().started()
+    for number, name in enumerate(("query", "\u67e5\u8be2\u9500\u552e", "e\u0301t\u00e9", "\U0001f422x"), 1):
+        run.tool(number, "turn-1", name)
+        run.now -= 1
+        run.tool_ends(number)
+        run.now -= 1
+    rows = text_of(run, plain_screen).split("\n")[2:-1]
+    assert len({columns_of(row[: row.index("\u2588")]) for row in rows}) == 1
+    assert len({columns_of(row) for row in rows}) == 1
+
+
 def test_what_is_stored_drives_no_terminal(story: Callable[..., Any], plain_screen: Screen) -> None:
     run = story().started()
     run.event(

@@ -49,8 +49,14 @@ def browse(path: Path, *arguments: str, width: int = 1100) -> str:
     """The document that the browser made of the page."""
     with tempfile.TemporaryDirectory() as profile:
         argv = [
-            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-            *("--disable-component-update", "--disable-sync", f"--user-data-dir={profile}", "--dump-dom"),
+            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            *(
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                f"--user-data-dir={profile}",
+                "--dump-dom",
+            ),
             *(f"--window-size={width},900", "--hide-scrollbars", *arguments, path.as_uri()),
         ]
         done = subprocess.run(argv, capture_output=True, timeout=50, check=False)
