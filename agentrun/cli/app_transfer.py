@@ -51,15 +51,23 @@ def import_(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="- reads standard input", show_default=False)],
     form: Annotated[
-        str | None, typer.Option("--format", "--from", metavar="FORMAT", help="archive (default: by what FILE holds)")
+        str | None,
+        typer.Option(
+            "--format",
+            "--from",
+            metavar="FORMAT",
+            help="archive, claude-code, codex or llm",
+        ),
     ] = None,
     new_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="the id that the session gets")] = None,
 ) -> int:
-    """Take sessions in from an archive, and print their ids. Executes nothing.
+    """Take sessions in, from an archive or from another program's files, and print their ids. Executes nothing.
 
     \b
     agentrun import backup.tar
     agentrun import talk.tar --as talk-again
+    agentrun import ~/.codex/sessions/2026/03/20/rollout-*.jsonl
+    agentrun import "$(llm logs path)"
     """
     from agentrun.cli import importing
 

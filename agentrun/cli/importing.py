@@ -1,11 +1,11 @@
-"""`import`: sessions from an archive."""
+"""`import`: sessions from an archive, and conversations of other programs."""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -14,11 +14,13 @@ from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
 from agentrun.commands.archiving import Unpacked, take_out
+from agentrun.commands.foreign import Taken
+from agentrun.commands.importing import ARCHIVE, FORMATS, import_foreign, kind_of
 from agentrun.commands.outfile import spool
 from agentrun.errors import NotFound, StorageFailed, UsageError
+from agentrun.records.codec import Doc
 from agentrun.render.json import json_line
 
-FORMATS = ("archive",)
 _CHUNK = 1 << 20
 
 
@@ -28,8 +30,15 @@ def import_file(options: Options, path: str, form: str | None, new_id: str | Non
         raise UsageError(f"there is no format {form!r} to import", hint=f"the formats are: {', '.join(FORMATS)}")
     if new_id is not None:
         ids.checked_id(new_id, "session")
+    tree = options.place().tree
     with _opened(path) as file:
-        _tell(options, path, take_out(options.place().tree, file, path, new_id))
+        kind = form or kind_of(file, path)
+        if kind == ARCHIVE:
+            for each in take_out(tree, file, path, new_id):
+                _tell(options, path, kind, each, each.remarks)
+        else:
+            for taken in import_foreign(tree, file, path, kind, new_id):
+                _tell(options, path, kind, taken, _remarks(taken))
     return exits.OK
 
 
@@ -60,13 +69,21 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _tell(options: Options, path: str, unpacked: list[Unpacked]) -> None:
-    for each in unpacked:
-        about = {"sessionId": each.session.session_id, "format": "archive", "from": path, "title": each.session.title}
-        counts = {"messages": each.messages, "runs": each.runs}
-        if options.json:
-            output.out_bytes(json_line({"imported": about | counts | {"remarks": list(each.remarks)}}))
-            continue
-        output.out(f"{each.session.session_id}\n")
-        for remark in each.remarks:
-            output.note(remark)
+def _tell(options: Options, path: str, kind: str, done: Unpacked | Taken, remarks: Sequence[str]) -> None:
+    session = done.session
+    if options.json:
+        about: Doc = {"sessionId": session.session_id, "format": kind, "from": path, "title": session.title}
+        counts: Doc = {"messages": done.messages, "runs": done.runs}
+        passed_over = done.passed_over if isinstance(done, Taken) else {}
+        output.out_bytes(
+            json_line({"imported": about | counts | {"passedOver": passed_over, "remarks": list(remarks)}})
+        )
+        return
+    output.out(f"{session.session_id}\n")
+    for remark in remarks:
+        output.note(remark)
+
+
+def _remarks(taken: Taken) -> list[str]:
+    counted = ", ".join(f"{number:,} {kind}" for kind, number in taken.passed_over.items())
+    return [f"{taken.session.session_id}: not taken in: {counted}"] if counted else []

@@ -186,11 +186,11 @@ COMMANDS = {
         },
     ),
     "import": Words(
-        "Take sessions in from an archive, and print their ids.",
+        "Take sessions in, from an archive or from another program's files, and print their ids.",
         ("file",),
         {
-            "--format": ("text", "archive (default: by what FILE holds)"),
-            "--from": ("text", "archive (default: by what FILE holds)"),
+            "--format": ("text", "archive, claude-code, codex or llm"),
+            "--from": ("text", "archive, claude-code, codex or llm"),
             "--as": ("text", "the id that the session gets"),
         },
     ),

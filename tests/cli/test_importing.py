@@ -69,7 +69,7 @@ def test_a_whole_account_goes_into_one_file_but_for_what_goes_on(home: Home) -> 
     assert [each["imported"]["sessionId"] for each in taken.docs] == sorted([first, busy])
     assert taken.docs[0]["imported"] == {
         "sessionId": first, "format": "archive", "from": str(path), "title": "one", "messages": 2, "runs": 1,
-        "remarks": [],
+        "passedOver": {}, "remarks": [],
     }  # fmt: skip
     assert content(home, "else") == content(home, "root")
     assert len(home.run("ls", "--json", *there).docs) == 2
@@ -101,6 +101,46 @@ def test_what_runs_a_command_when_gone_on_with_is_told(home: Home) -> None:
     assert not Path("evil").exists()
 
 
+def test_another_programs_file_comes_in_goes_on_and_goes_out(home: Home) -> None:
+    path = home.path / "rollout-1.jsonl"
+    items = [
+        ("session_meta", {"id": "x", "cwd": "/", "cli_version": "1"}),
+        (
+            "response_item",
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "count \x1b[2J"}]},
+        ),
+        ("response_item", {"type": "function_call", "name": "sh", "arguments": '{"c":"touch evil"}', "call_id": "k"}),
+        ("response_item", {"type": "function_call_output", "call_id": "k", "output": "2"}),
+        (
+            "response_item",
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Two."}]},
+        ),
+        ("novelty", {}),
+    ]
+    rows = [{"timestamp": "2026-03-01T00:00:00Z", "type": kind, "payload": payload} for kind, payload in items]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = home.shell('agentrun import - --json < "$1" | jq -c .imported', str(path))
+    taken = json.loads(done.text)
+    assert {name: taken[name] for name in ("format", "from", "messages", "runs", "passedOver")} == {
+        "format": "codex", "from": "-", "messages": 2, "runs": 1, "passedOver": {"novelty": 1}
+    }  # fmt: skip
+    session = taken["sessionId"]
+    assert home.run("check").code == 0
+    assert home.run("search", "count", "--session", session).text.count("run-1") == 1
+    assert home.run("show", session, "--report").text == "Two.\n"
+    exported = json.loads(home.run("export", session, "--format", "openai").out)
+    assert [each["role"] for each in exported] == ["user", "assistant", "tool", "assistant"]
+    assert home.run("send", session, "and on").text == "a report\n"
+    assert home.run("fork", session).code == 0
+    named = home.run("import", str(path), "--from", "codex", "--as", "mine")
+    assert (named.code, named.text) == (0, "mine\n")
+    assert "not taken in: 1 novelty" in named.said
+    assert b"\x1b" not in home.run("show", "mine").out
+    assert home.run("import", str(path), "--as", "mine").code == 7
+    assert not (home.path / "evil").exists()
+    assert not Path("evil").exists()
+
+
 def test_a_terminal_gets_no_archive(home: Home) -> None:
     home.new("one")
     terminal = home.terminal("export", "@last", "--format", "archive")
@@ -117,7 +157,8 @@ def test_errors_name_the_file_and_say_what_to_type(home: Home) -> None:
         (("import", str(home.path / "text.tar"), "--format", "archive"), 10, "text.tar"),
         (("import", str(home.path / "fifo")), 2, "agentrun import -"),
         (("import", str(home.path)), 2, "no regular file"),
-        (("import", "x", "--format", "zip"), 2, "the formats are: archive"),
+        (("import", str(home.path / "text.tar")), 2, "--format archive|claude-code|codex|llm"),
+        (("import", "x", "--format", "zip"), 2, "the formats are: archive, claude-code, codex, llm"),
         (("export", "--all", "--format", "markdown"), 2, "--all takes whole sessions"),
         (("export",), 2, "agentrun export @last"),
         (("export", "@last", "--all"), 2, "A session, or --all"),

@@ -1,0 +1,1 @@
+"""Readers of what other programs keep of their conversations. They read, and execute and open nothing else."""

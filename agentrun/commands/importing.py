@@ -1,0 +1,71 @@
+"""Tells what a file to be imported is, and takes it in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from agentrun import clock
+from agentrun.adapters.foreign import claude_code, codex, llm_logs
+from agentrun.adapters.foreign.lines import lines_of
+from agentrun.commands.foreign import Origin, Taken, take_in
+from agentrun.errors import UsageError
+from agentrun.records.foreign import Told
+from agentrun.store.tree import Tree
+
+ARCHIVE = "archive"
+FORMATS = (ARCHIVE, claude_code.KIND, codex.KIND, llm_logs.KIND)
+_CHUNK = 1 << 20
+# Lines that are looked at to tell whose they are.
+_LOOKED_AT = 50
+
+
+def kind_of(source: BinaryIO, path: str) -> str:
+    """Which of `FORMATS` the file is in, by what it holds; `source` is at its beginning again. Raises UsageError."""
+    beginning = source.read(512)
+    source.seek(0)
+    if beginning[257:262] == b"ustar":
+        return ARCHIVE
+    if beginning.startswith(llm_logs.MAGIC):
+        return llm_logs.KIND
+    try:
+        for line, _ in zip(lines_of(source), range(_LOOKED_AT), strict=False):
+            if isinstance(line, dict) and codex.is_line(line):
+                return codex.KIND
+            if isinstance(line, dict) and claude_code.is_line(line):
+                return claude_code.KIND
+    finally:
+        source.seek(0)
+    raise UsageError(
+        f"{path}: nobody here can tell what this is", hint=f"say so, if you know: --format {'|'.join(FORMATS)}"
+    )
+
+
+def import_foreign(tree: Tree, source: BinaryIO, path: str, kind: str, new_id: str | None) -> list[Taken]:
+    """Takes in what another program recorded. Executes nothing, and opens nothing but the file.
+
+    Raises NameTaken, StorageFailed, CorruptRecord, UsageError.
+    """
+    return take_in(tree, _origin(source, path, kind), _told(source, path, kind), new_id)
+
+
+def _told(source: BinaryIO, path: str, kind: str) -> Iterator[Told]:
+    if kind == claude_code.KIND:
+        return claude_code.read(source)
+    if kind == codex.KIND:
+        return codex.read(source)
+    if path == "-":
+        raise UsageError("a database cannot come through a pipe", hint="name its file: agentrun import logs.db")
+    return llm_logs.read(path)
+
+
+def _origin(source: BinaryIO, path: str, kind: str) -> Origin:
+    digest, size = hashlib.sha256(), 0
+    while piece := source.read(_CHUNK):
+        digest.update(piece)
+        size += len(piece)
+    source.seek(0)
+    changed = clock.timestamp(os.fstat(source.fileno()).st_mtime)
+    return Origin(kind, os.path.basename(path), digest.hexdigest(), size, changed)
