@@ -22,8 +22,8 @@ def export(
         str | None,
         typer.Option(
             "--format",
-            metavar="FORMAT",
-            help="markdown, html, json, openai, atif, otlp, archive (default: by --output, else markdown)",
+            metavar="markdown|html|json|openai|atif|otlp|archive",
+            help="default: what the name of --output says, else markdown",
         ),
     ] = None,
     output: Annotated[
@@ -55,8 +55,8 @@ def import_(
         typer.Option(
             "--format",
             "--from",
-            metavar="FORMAT",
-            help="archive, claude-code, codex or llm",
+            metavar="archive|claude-code|codex|llm",
+            help="default: what FILE turns out to be",
         ),
     ] = None,
     new_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="the id that the session gets")] = None,

@@ -178,7 +178,7 @@ COMMANDS = {
         "Write a session, or one run of it, in a form for elsewhere.",
         ("target",),
         {
-            "--format": ("text", "markdown, html, json, openai, atif, otlp, archive (default: by --output, else markdown)"),
+            "--format": ("markdown|html|json|openai|atif|otlp|archive", "default: what the name of --output says, else markdown"),
             "--output": ("file", "write this file (default: standard output)"),
             "-o": ("file", "write this file (default: standard output)"),
             "--overwrite": ("", "replace FILE if it is there"),
@@ -189,8 +189,8 @@ COMMANDS = {
         "Take sessions in, from an archive or from another program's files, and print their ids.",
         ("file",),
         {
-            "--format": ("text", "archive, claude-code, codex or llm"),
-            "--from": ("text", "archive, claude-code, codex or llm"),
+            "--format": ("archive|claude-code|codex|llm", "default: what FILE turns out to be"),
+            "--from": ("archive|claude-code|codex|llm", "default: what FILE turns out to be"),
             "--as": ("text", "the id that the session gets"),
         },
     ),

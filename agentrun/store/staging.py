@@ -1,21 +1,26 @@
 """Sessions in the making, under a name that no reader looks at; published whole or not at all.
 
-Whoever dies in between leaves a hidden directory that nothing needs, and no session that is half there.
+Whoever dies in between leaves a hidden directory that nothing needs, and no session that is half there. As long as
+somebody works in one it is locked, so that whoever comes next can tell what may be cleared away.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import count
 
+from agentrun.errors import Denied, NotFound
 from agentrun.store import layout
 from agentrun.store.activity import Activity
 from agentrun.store.building import name_taken
 from agentrun.store.disk import Directory
+from agentrun.store.locks import is_executor_alive, take_liveness
 from agentrun.store.removal import remove_tree
 from agentrun.store.sessions import SessionDir
 
+_PREFIX = f"{layout.UNFINISHED_PREFIX}import-"
 _OTHER_NAME = "take it in under another name: agentrun import FILE --as ID"
 
 
@@ -26,9 +31,11 @@ class Staging:
         self.account = account
         self._sessions = sessions
         self._activity = activity
-        names = (f"{layout.UNFINISHED_PREFIX}import-{os.getpid()}-{number}" for number in count(1))
+        _clear_away(sessions)
+        names = (f"{_PREFIX}{os.getpid()}-{number}" for number in count(1))
         self._name = next(name for name in names if sessions.make(name))
         self.directory = sessions.open(self._name)
+        self._lock = take_liveness(self.directory)
 
     def __enter__(self) -> Staging:
         return self
@@ -36,6 +43,8 @@ class Staging:
     def __exit__(self, *_: object) -> None:
         self.directory.close()
         remove_tree(self._sessions, self._name)
+        if self._lock is not None:
+            os.close(self._lock)
 
     def check_free(self, session_id: str) -> None:
         """Raises NameTaken if there is a session of that name."""
@@ -62,6 +71,15 @@ class Staging:
             if not self.directory.move(name, name, into=self._sessions):
                 raise name_taken(name, _OTHER_NAME)
         self._sessions.sync()
+
+
+def _clear_away(sessions: Directory) -> None:
+    """Removes what importers that were killed have left."""
+    for name in sessions.names():
+        if name.startswith(_PREFIX):
+            with suppress(NotFound, Denied), sessions.open(name) as left:
+                if not is_executor_alive(left):
+                    remove_tree(sessions, name)
 
 
 def _sync_all(directory: Directory) -> None:

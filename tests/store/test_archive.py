@@ -309,6 +309,23 @@ def test_the_number_of_members_is_limited(
     assert content(other) == {}
 
 
+@pytest.mark.parametrize(
+    "name", ["session.json", "messages.jsonl", "runs/run-1/operations.jsonl", "runs/run-1/run.json"]
+)
+def test_a_record_that_nobody_could_hold_is_refused(
+    name: str, tree: Tree, session: SessionDir, other: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees.completed(session)
+    path = Path(session.directory.path, name)
+    with path.open("ab") as file:
+        file.write(b" " * 3_000_000)
+    data = forged(session)
+    monkeypatch.setattr(unpacking, "LARGEST_RECORD", 2_000_000)
+    with pytest.raises(Denied, match="2,000,000 bytes"):
+        unpack(other, data)
+    assert content(other) == {}
+
+
 class Cut(io.BytesIO):
     """An archive whose reading comes to an end in the middle."""
 
@@ -360,7 +377,11 @@ def test_an_import_that_is_killed_leaves_nothing_that_anybody_sees(
         assert other.session_ids() == []
         assert list(other.recent_ids()) == []
     assert {found.kind.value for found in check_tree(other, repair=False)} == {"leftover"}
-    assert unpack(other, data) == ["s1"]
+    with other.staging() as staging:
+        # What another importer is at is left alone; what dead ones left is gone.
+        assert unpack(other, data) == ["s1"]
+        assert [name for _, name in other.strangers()] == [os.path.basename(staging.directory.path)]
+    assert list(check_tree(other, repair=False)) == []
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from agentrun.store.writer import Writer
 
 # Bytes of the first member, which says what this is.
 _LARGEST_MANIFEST = 1 << 16
+# Bytes of a document, and of a line of a log: they are read whole by everybody who looks at the session.
+LARGEST_RECORD = 256 << 20
 # Names in one archive: each costs an inode, whatever its size.
 MOST_MEMBERS = 1_000_000
 
@@ -65,13 +67,25 @@ class _Unpacking:
         if place[0] != self._old_id:
             raise self._refused(member, "is in no directory that stands before it")
         directory = self._directory_of(member, place)
+        if _is_document(place[1:]) and member.size > LARGEST_RECORD:
+            raise self._refused(member, f"is larger than {LARGEST_RECORD:,} bytes")
         rewrite = self._rewrite(place[1:])
         if member.is_directory:
             is_new = directory.make(place[-1])
         else:
-            is_new = directory.create(place[-1], rewrite(data), executable=member.is_executable)
+            pieces = self._bounded(member, data) if _is_log(place[1:]) else data
+            is_new = directory.create(place[-1], rewrite(pieces), executable=member.is_executable)
         if not is_new:
             raise self._refused(member, "stands there twice")
+
+    def _bounded(self, member: Member, data: Iterator[bytes]) -> Iterator[bytes]:
+        length = 0
+        for piece in data:
+            newline = piece.rfind(b"\n")
+            length = length + len(piece) if newline < 0 else len(piece) - newline
+            if length > LARGEST_RECORD:
+                raise self._refused(member, f"has a line of more than {LARGEST_RECORD:,} bytes")
+            yield piece
 
     def _directory_of(self, member: Member, place: list[str]) -> Directory:
         directory = self._staging.directory.open(self.session_ids[-1])
@@ -117,9 +131,9 @@ class _Unpacking:
         """What becomes of the bytes of a file: they stay, unless the session gets another id and the file names it."""
         if self._new_id is None or self._new_id == self._old_id:
             return lambda data: data
-        if place == [layout.MESSAGES] or (_is_of_run(place) and place[2] == layout.OPERATIONS):
+        if _is_log(place):
             return self._rewrite_lines
-        if place in ([layout.SESSION], [layout.SUMMARY]) or (_is_of_run(place) and place[2] == layout.RUN):
+        if _is_document(place):
             return self._rewrite_document
         return lambda data: data
 
@@ -189,6 +203,14 @@ def _of_another(path: str, account: object, ours: str) -> Denied:
         f"{path} was made by the account {named}, and this is {ours!r}",
         hint="import it into an account of that name: agentrun --account NAME import FILE",
     )
+
+
+def _is_log(place: list[str]) -> bool:
+    return place == [layout.MESSAGES] or (_is_of_run(place) and place[2] == layout.OPERATIONS)
+
+
+def _is_document(place: list[str]) -> bool:
+    return place in ([layout.SESSION], [layout.SUMMARY]) or (_is_of_run(place) and place[2] == layout.RUN)
 
 
 def _is_of_run(place: list[str]) -> bool:
