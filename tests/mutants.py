@@ -533,6 +533,70 @@ MUTANTS = [
         'json_line({"shell": shell.value, "text": text})',
         "tests/cli/test_json.py -k every_line",
     ),
+    # Archives: nothing gets out of the session's directory, and nothing comes in that would be executed.
+    Mutant(
+        "a name in an archive may lead out",
+        "store/archive/unpacking.py",
+        'part in (b"", b".", b"..")',
+        'part in (b"", b".")',
+        "tests/store/test_archive.py",
+    ),
+    Mutant(
+        "an archive brings in a run that is not over",
+        "store/archive/unpacking.py",
+        "if not session.run(run_id).load().is_over:",
+        "if False:",
+        "tests/store/test_archive.py",
+    ),
+    Mutant(
+        "a link in an archive is taken for a file",
+        "store/archive/tar.py",
+        'if kind not in (b"0", b"\\0", b"5"):',
+        'if kind not in (b"0", b"\\0", b"5", b"2"):',
+        "tests/store/test_archive.py",
+    ),
+    Mutant(
+        "a run that goes on is packed into an archive",
+        "store/archive/packing.py",
+        "for run_dir in writer.open_runs():",
+        "for run_dir in writer.open_runs()[:0]:",
+        "tests/store/test_archive.py",
+    ),
+    Mutant(
+        "what a killed import of an archive left stays for ever",
+        "store/staging.py",
+        "if not is_executor_alive(left):",
+        "if False:",
+        "tests/store/test_archive.py",
+    ),
+    Mutant(
+        "an export hides what was found out later",
+        "commands/exporting.py",
+        "if event.type in _FINDINGS:",
+        "if False:",
+        "tests/commands/test_exporting.py",
+    ),
+    Mutant(
+        "an export replaces a file unasked",
+        "commands/outfile.py",
+        "os.link(temporary, path, follow_symlinks=False)",
+        "os.rename(temporary, path)",
+        "tests/commands/test_outfile.py",
+    ),
+    Mutant(
+        "an import calls a call without a result a success",
+        "commands/foreign.py",
+        '"status": "cancelled", "error": NO_RESULT',
+        '"status": "succeeded", "error": NO_RESULT',
+        "tests/commands/test_foreign.py",
+    ),
+    Mutant(
+        "an import reads views of a database",
+        "adapters/foreign/llm_logs.py",
+        "where type = 'table'",
+        "where type in ('table', 'view')",
+        "tests/commands/test_foreign.py",
+    ),
 ]
 
 

@@ -117,6 +117,21 @@ def test_what_was_found_out_later_stands_with_its_call(stopped: SessionDir) -> N
     assert "#### export (op-4: succeeded" in written("markdown", stopped).decode()
 
 
+def test_what_was_found_out_in_a_later_turn_stands_with_its_call(session: SessionDir) -> None:
+    executor = Executor(session, trees.accept(session).run_id)
+    executor.deliver()
+    reply(executor, "op-1", "turn-1", "I begin.", "c")
+    register(executor, "op-2", "c")
+    start(executor, "op-2")
+    finish(executor, "op-2", "timed_out", error="after 30 s", mayHaveEffects=True)
+    reply(executor, "op-3", "turn-2", "I wait.")
+    executor.append(E.OPERATION_RECONCILED, operationId="op-2", status="succeeded", evidence="probe", result="12 rows")
+    executor.die()
+    found = messages(session)
+    assert [message["role"] for message in found] == ["user", "assistant", "tool", "assistant"]
+    assert "12 rows" in found[2]["content"]
+
+
 def test_the_messages_are_what_the_openai_package_takes(stopped: SessionDir) -> None:
     types = pytest.importorskip("openai.types.chat")
     pydantic = pytest.importorskip("pydantic")

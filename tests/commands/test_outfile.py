@@ -1,0 +1,61 @@
+"""A file that is written for a user is there whole or not at all, and over no other unless that was said."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentrun.commands.outfile import new_file, spool
+from agentrun.errors import NameTaken, NotFound, StorageFailed, UsageError
+
+
+def names(path: Path) -> list[str]:
+    return sorted(os.listdir(path))
+
+
+def test_it_is_not_there_before_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with new_file(str(path), overwrite=False) as file:
+        file.write(b"half")
+        file.flush()
+        assert not path.exists()
+    assert path.read_bytes() == b"half"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, OSError(28, "full")])
+def test_nothing_is_left_of_one_that_was_broken_off(error: type[BaseException] | OSError, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"mine")
+    expected = StorageFailed if isinstance(error, OSError) else error
+    with pytest.raises(expected), new_file(str(tmp_path / "a"), overwrite=True) as file:  # noqa: PT012
+        file.write(b"half")
+        raise error
+    assert names(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"mine"
+
+
+def test_what_came_there_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(NameTaken), new_file(str(path), overwrite=False) as file:  # noqa: PT012
+        file.write(b"ours")
+        path.write_bytes(b"theirs")
+    assert path.read_bytes() == b"theirs"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_name_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    for path, error in ((tmp_path / "no" / "a", NotFound), (tmp_path, UsageError), (Path("a\0b"), UsageError)):
+        with pytest.raises(error), new_file(str(path), overwrite=True):
+            pass
+    assert names(tmp_path) == []
+
+
+def test_what_is_passed_on_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with spool() as file:
+        file.write(b"x")
+        assert names(tmp_path) == []
