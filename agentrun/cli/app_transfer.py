@@ -61,7 +61,7 @@ def import_(
     ] = None,
     new_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="the id that the session gets")] = None,
 ) -> int:
-    """Take sessions in, from an archive or from another program's files, and print their ids. Executes nothing.
+    """Take sessions in, from archives or other programs' files. Executes nothing, and prints their ids.
 
     \b
     agentrun import backup.tar

@@ -186,7 +186,7 @@ COMMANDS = {
         },
     ),
     "import": Words(
-        "Take sessions in, from an archive or from another program's files, and print their ids.",
+        "Take sessions in, from archives or other programs' files.",
         ("file",),
         {
             "--format": ("archive|claude-code|codex|llm", "default: what FILE turns out to be"),
