@@ -184,6 +184,20 @@ SETTLEMENTS = tuple(status for status in O if status in OPERATION_TRANSITIONS[O.
 OPEN_OPERATION = frozenset({O.PENDING, O.RUNNING})
 
 
+def status_needed(event: str, end: str | None = None) -> RunStatus | None:
+    """A status in which `event` may stand, for a run of which earlier events cannot be read; None if there is none.
+
+    `end` is as for `next_status`. Whoever appended the event looked at this table too, so the run had such a status.
+    """
+    for status in (S.RUNNING, S.WAITING_INPUT, S.COMPACTING, S.RECONCILING, S.CANCELLING):
+        try:
+            next_status(status, event, end)
+        except TransitionRefused:
+            continue
+        return status
+    return None
+
+
 def next_status(status: RunStatus, event: str, end: str | None = None) -> RunStatus:
     """The status after `event` in `status`; `end` is the `terminalStatus` of a `run.finished`.
 

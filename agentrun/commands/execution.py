@@ -182,7 +182,8 @@ def start_next(place: Place, session: SessionDir) -> bool:
     if run_id is None:
         return False
     run_dir = session.run(run_id)
-    if run_dir.load().status is not RunStatus.QUEUED or is_executor_alive(run_dir.directory):
+    run = run_dir.load()
+    if run.status is not RunStatus.QUEUED or run_dir.unread(run) or is_executor_alive(run_dir.directory):
         return False
     liveness = take_liveness(run_dir.directory)
     if liveness is None:

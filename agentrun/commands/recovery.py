@@ -128,9 +128,14 @@ class _Case:
             liveness = self._liveness(writer)
             if liveness is None:
                 return None
-            lease = self._begin(writer, liveness)
-            recovery.learn_remote_ids(writer, lease, self._run_dir)
-            self._intend(writer, lease)
+            # Kept open over a refusal, the lock would make the run look driven as long as this process lives.
+            with _closing_unless_kept(liveness) as kept:
+                if self._run_dir.current(writer).ending is None:
+                    self._run_dir.check_whole(writer)
+                lease = self._begin(writer, liveness)
+                recovery.learn_remote_ids(writer, lease, self._run_dir)
+                self._intend(writer, lease)
+                kept.append(liveness)
         with _closing_unless_kept(liveness) as kept:
             result = self._settle(lease)
             if isinstance(result, Settled):
@@ -146,6 +151,7 @@ class _Case:
             if liveness is None:
                 return None
             with _closing_unless_kept(liveness) as kept:
+                self._run_dir.check_whole(writer)
                 run = recovery.record_findings(writer, self._run_dir, findings)
                 verdict = self._verdict(run)
                 if not is_to_be_taken_over(run) and verdict is not Verdict.WIND_DOWN:

@@ -136,6 +136,8 @@ def _what_next_of_lost(active: RunView, name: str) -> str:
     # Waiting for one that is cancelling would never end, for nobody winds it down.
     if active.status is S.CANCELLING:
         return f"its executor is gone; wind it down with: agentrun cancel {name}"
+    if active.run.unread_events:
+        return f"events of it are damaged: agentrun check {active.run.session_id}\nend it: agentrun cancel {name}"
     unknown = [each.operation_id for each in active.run.unresolved_operations if each.status is OperationStatus.UNKNOWN]
     take_up = f"take it up: agentrun resume {name}"
     if unknown:

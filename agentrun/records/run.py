@@ -10,7 +10,7 @@ from agentrun.records.codec import FORMAT_VERSION, Doc, without
 from agentrun.records.event import Event
 from agentrun.records.operation import Operation, operation_of
 from agentrun.records.usage import NO_USAGE, after_executing, after_operation
-from agentrun.states import ENDING_OF_INTENT, INITIAL, TERMINAL, EventType, RunStatus, next_status
+from agentrun.states import ENDING_OF_INTENT, INITIAL, TERMINAL, EventType, RunStatus, next_status, status_needed
 
 E = EventType
 
@@ -25,6 +25,8 @@ class Run(NamedTuple):
     `attempts` counts how often its execution was begun or taken over, durably before each time.
     `fenced` is the owner of an executor elsewhere that had the executor's lock when the last lease was taken without
     it: that lock then says nothing about who drives the run.
+    `unread_events` counts the events that are damaged and that no snapshot had told of before: what they began is not
+    known.
     """
 
     session_id: str
@@ -64,6 +66,7 @@ class Run(NamedTuple):
     survivors: tuple[str, ...] = ()
     attempts: int = 0
     applied_seq: int = 0
+    unread_events: int = 0
     extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
 
     @property
@@ -93,16 +96,26 @@ class Run(NamedTuple):
         """The run after all of `events` that come later than what it contains.
 
         An event that the table refuses is passed over: the first terminal record is final, whatever stands behind it.
+        Only behind events that cannot be read it tells of the status that the run must have had.
         """
         run = self
         for event in events:
-            if event.seq <= run.applied_seq:
-                continue
-            try:
-                run = run.apply(event)
-            except TransitionRefused:
-                run = run._replace(applied_seq=event.seq)
+            if event.seq > run.applied_seq:
+                run = run._after(event)
         return run
+
+    def _after(self, event: Event) -> Run:
+        run = self._replace(unread_events=self.unread_events + event.seq - self.applied_seq - 1)
+        try:
+            return run.apply(event)
+        except TransitionRefused:
+            end = event.payload.get("terminalStatus")
+            needed = status_needed(event.type, end) if run.unread_events and not run.is_over else None
+            if needed is None:
+                return run._replace(applied_seq=event.seq)
+            waiting = run.waiting_for if needed is RunStatus.WAITING_INPUT else None
+            began = run.started_at or event.at
+            return run._replace(status=needed, started_at=began, waiting_for=waiting).apply(event)
 
     def to_doc(self) -> Doc:
         """The fields of `run.json` in the order they are stored."""
@@ -151,7 +164,7 @@ class Run(NamedTuple):
             "survivors": list(self.survivors),
             "attempts": self.attempts,
             "appliedSeq": self.applied_seq,
-        }
+        } | ({"unreadEvents": self.unread_events} if self.unread_events else {})
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Run:
@@ -201,6 +214,7 @@ def _run_in(doc: Doc) -> Run:
         survivors=tuple(map(str, doc.get("survivors") or ())),
         attempts=int(doc["attempts"]),
         applied_seq=int(doc["appliedSeq"]),
+        unread_events=int(doc.get("unreadEvents", 0)),
         extra=without(doc, _FIELDS),
     )
 
@@ -377,4 +391,4 @@ _CHANGES: dict[str, Callable[[Run, Event], Run]] = {
     E.OPERATION_LATE_RESULT: _operation,
 }
 
-_FIELDS = frozenset(Run("", "", "", RunStatus.QUEUED).to_doc())
+_FIELDS = frozenset(Run("", "", "", RunStatus.QUEUED, unread_events=1).to_doc())

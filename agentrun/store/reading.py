@@ -106,12 +106,9 @@ class RunReader:
             run = self.load()
             executor = self.executor_of(run)
         status = run.status
-        if executor == "lost" and status in (
-            RunStatus.RUNNING,
-            RunStatus.COMPACTING,
-            RunStatus.WAITING_INPUT,
-        ):
+        if executor == "lost" and status is not RunStatus.CANCELLING:
             status = RunStatus.RECONCILING
+            run = run._replace(unread_events=self.unread(run))
         overdue = self.is_used_up(run) if executor == "lost" else is_overdue(run)
         return RunView(run, status, executor, stop_asked=self.stop_is_asked(run), overdue=overdue)
 
@@ -124,7 +121,15 @@ class RunReader:
             return "frozen" if lease is not None and is_expired(lease) else "alive"
         busy = any(operation.status is OperationStatus.RUNNING for operation in run.open_operations)
         idle = run.status is RunStatus.QUEUED or (run.status is RunStatus.WAITING_INPUT and not busy)
-        return "none" if idle else "lost"
+        # Of a run whose events are damaged nobody knows whether it was begun.
+        return "none" if idle and not self.unread(run) else "lost"
+
+    def unread(self, run: Run) -> int:
+        """How many events of the run cannot be read and are told by no snapshot, those at the end included.
+
+        The first does not count: the line of the prompt says the same.
+        """
+        return run.unread_events + max(self.events.last_seq() - max(run.applied_seq, 1), 0)
 
     def is_driven(self, run: Run) -> bool:
         """Whether some executor has the run: by its lock; where one that was fenced out keeps that, by its lease."""
@@ -200,7 +205,9 @@ class RunReader:
                 # The message has accepted it. The event that follows from that is missing, and appended by the next
                 # writer, or damaged.
                 begun = accepted_run(first_event(self.account, prompt))
-                return begun._replace(applied_seq=0).fold(self.all_events())
+                run = begun._replace(applied_seq=0).fold(self.all_events())
+                # That one event is known all the same.
+                return run._replace(unread_events=max(run.unread_events - 1, 0))
         try:
             return fold_run(self.all_events())
         except ValueError as error:

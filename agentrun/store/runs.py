@@ -64,6 +64,21 @@ class RunDir(RunReader):
         """The run now, with the sentinel taken up if one lay there when this hold first looked."""
         return self._heeding_stop(self._caught_up(), held)
 
+    def check_whole(self, held: Held) -> None:
+        """Raises CorruptRecord if events of the run cannot be read, and no snapshot tells what they said.
+
+        What they began is not known: an action that is begun again may happen twice.
+        """
+        unread = self.unread(self.current(held))
+        if unread:
+            path = self.events.path
+            raise CorruptRecord(
+                f"{path}: {unread} of its events cannot be read; what they began is not known, so it does not go on",
+                path=path,
+                offset=self.events.damage[0].offset if self.events.damage else 0,
+                hint=f"see what is damaged: agentrun check {self.session_id}\nend it with: agentrun cancel {self.name}",
+            )
+
     def has_news(self) -> bool:
         """Whether others may have written since this handle last looked; needs no lock and costs two system calls."""
         run = self._run
@@ -97,7 +112,9 @@ class RunDir(RunReader):
 
         The attempt is counted by that, durably, before it begins. `timeout` is the run's whole executing time in
         seconds; what was used before counts. `fenced` is the owner of the executor that has the lock instead.
+        Raises CorruptRecord if it cannot be read what the run has begun already.
         """
+        self.check_whole(held)
         lease = self._take_lease(held, lease_seconds, self.current(held).next_attempt, fenced)
         run = self.current(held)
         if run.status in (RunStatus.QUEUED, RunStatus.RECONCILING) and run.ending is None:
@@ -221,8 +238,9 @@ class RunDir(RunReader):
         moved = run.apply(event)
         seq = self.events.append(event.numbered)["seq"]
         if seq != event.seq:
-            # Damaged lines before it have numbers too.
-            event, moved = event._replace(seq=seq), moved._replace(applied_seq=seq)
+            # Damaged lines before it have numbers too. What the first event says is known from the prompt's line.
+            unread = moved.unread_events + max(seq - max(event.seq, 2), 0)
+            event, moved = event._replace(seq=seq), moved._replace(applied_seq=seq, unread_events=unread)
         self._run = moved
         self._offset = self.events.end
         if durable or kind in _ALWAYS_SYNCED:
