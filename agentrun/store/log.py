@@ -174,7 +174,7 @@ class Log:
                 yield position, line
                 position += len(line) + 1
         if rest:
-            yield position, Torn(position, len(rest))
+            yield position, rest if _is_overwritten(rest) else Torn(position, len(rest))
 
     def bytes_at(self, offset: int, length: int) -> bytes:
         """The raw bytes of a line, without its newline."""
@@ -283,6 +283,11 @@ class Log:
         if end == size:
             return size
         torn = os.pread(fd, size - end, end)
+        if _is_overwritten(torn):
+            # Whole records, which were acknowledged: a damaged line, which keeps its place.
+            write_all(fd, b"\n")
+            data_sync(fd)
+            return size + 1
         name = torn_name(self.name, end)
         # An earlier writer may have died between keeping these bytes and cutting them off: then they are kept twice.
         while self.directory.stat(name) is not None:
@@ -293,14 +298,15 @@ class Log:
         return end
 
     def _seq_at_end(self, fd: int, size: int) -> int:
-        # A damaged line had a number too; it is never used again.
-        behind = 0
+        # A damaged line had a number too; it is never used again. Nor are those of lines that became one.
+        behind = last = 0
         for _, line in _lines_backward(fd, size):
             seq = _seq_of(line)
             if seq is not None:
-                return seq + behind
+                return max(seq + behind, last)
+            last = max(_last_begun(line) + behind, last)
             behind += 1
-        return behind
+        return max(behind, last)
 
     def _first_numbered(self, fd: int, offset: int, end: int) -> tuple[int, int | None]:
         """The first line with a number that begins between `offset` and `end`: its start and number."""
@@ -333,6 +339,20 @@ def _seq_of(line: bytes) -> int | None:
     except ValueError:
         return None
     return seq if type(seq) is int and seq > 0 else None
+
+
+def _last_begun(damaged: bytes) -> int:
+    """The highest number of the records that begin in a damaged line, at its start or behind a NUL byte; 0 for none."""
+    import re  # here: hardly any log is damaged
+
+    heads = re.findall(rb'(?:^|\0)\{(?:"sessionId":"[^"]*","runId":"[^"]*",)?"seq":([1-9][0-9]{0,14}),', damaged)
+    return max(map(int, heads), default=0)
+
+
+def _is_overwritten(tail: bytes) -> bool:
+    """Whether these are whole records, each with a NUL byte where its newline was: no append leaves that behind."""
+    *records, rest = tail.split(b"\0")
+    return bool(records) and not rest and all(_seq_of(record) is not None for record in records)
 
 
 def _lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:

@@ -192,6 +192,26 @@ def test_a_block_over_the_end_of_a_line_costs_those_two_records_only(tmp_path: P
     assert log.next_seq() == 11
 
 
+@pytest.mark.parametrize("overwritten", [(3,), (4,), (3, 4), (2, 3, 4)], ids=str)
+def test_a_nul_byte_in_place_of_a_newline_uses_no_number_again(tmp_path: Path, overwritten: tuple[int, ...]) -> None:
+    """Promise 3: the records are whole and were acknowledged, though they are one damaged line now."""
+    lines = [line(seq)[:-1] + (b"\0" if seq in overwritten else b"\n") for seq in range(1, 5)]
+    (tmp_path / NAME).write_bytes(b"".join(lines))
+    log = a_log(tmp_path)
+    assert log.append(record("new"))["seq"] == 5
+    assert (tmp_path / NAME).read_bytes().startswith(b"".join(lines)), "the damaged bytes stay where they are"
+    assert list(tmp_path.glob("*.torn-*")) == []
+    fresh = a_log(tmp_path)
+    assert numbers(fresh)[-1] == 5
+    assert len(fresh.damage) == 1
+    assert a_log(tmp_path).append(record("more"))["seq"] == 6
+
+
+def test_a_damaged_line_that_claims_a_low_number_lowers_none(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"".join(map(line, range(1, 6))) + b'{"seq":1,"te\n')
+    assert a_log(tmp_path).append(record("x"))["seq"] == 7
+
+
 @pytest.mark.slow
 def test_very_many_damaged_lines_are_passed_over_and_named_in_one_go(tmp_path: Path) -> None:
     """Promise 16: a block of line feeds costs time in proportion to its length."""
