@@ -18,5 +18,5 @@ def maybe_stored(name: str, again: str) -> Iterator[None]:
     try:
         yield
     except StorageFailed as error:
-        hint = f"it may be stored or not: look with: agentrun show {name}\nmake room, then {again}"
+        hint = f"it may be stored or not: look with: agentrun show {name}\nsee to that, then {again}"
         raise StorageFailed(error.message, hint=hint, session_id=error.session_id, run_id=error.run_id) from error

@@ -37,9 +37,9 @@ def translated(error: OSError, path: str) -> AgentrunError:
         return Denied(said)
     if error.errno == errno.ENOENT:
         return NotFound(said)
-    return StorageFailed(
-        said, hint="nothing was acknowledged, though it may be stored; make room or choose another place with --root"
-    )
+    is_crowded = error.errno in (errno.EMFILE, errno.ENFILE)
+    way = "let it open more files: ulimit -n" if is_crowded else "make room or choose another place with --root"
+    return StorageFailed(said, hint=f"nothing was acknowledged, though it may be stored; {way}")
 
 
 class speaking_of:
