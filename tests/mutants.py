@@ -597,6 +597,64 @@ MUTANTS = [
         "where type in ('table', 'view')",
         "tests/commands/test_foreign.py",
     ),
+    # Losing the executor: who is dead, who is only late, and what may be done again.
+    Mutant(
+        "recover takes a process for its executor by its number alone",
+        "commands/vigil.py",
+        "is_same_machine and start_time(owner.pid) == owner.start_time",
+        "is_same_machine and start_time(owner.pid) is not None",
+        "tests/cli/test_frozen.py -k only_has_the_number",
+    ),
+    Mutant(
+        "recover takes a process of an earlier boot for its executor",
+        "commands/vigil.py",
+        "(owner.host, owner.boot_id) == (os.uname().nodename, boot_id())",
+        "owner.host == os.uname().nodename",
+        "tests/cli/test_frozen.py -k only_has_the_number",
+    ),
+    Mutant(
+        "recover judges a process of another container by its number",
+        "store/identity.py",
+        "is_to_be_seen = None not in known and known[1:] == (boot_id(), pid_namespace())",
+        "is_to_be_seen = True",
+        "tests/cli/test_fenced_elsewhere.py -k not_of_here",
+    ),
+    Mutant(
+        "recover takes over without watching for a lease",
+        "commands/vigil.py",
+        "return max(lease_seconds(lease) - (clock.awake_seconds() - seen.since), 0.0)",
+        "return 0.0",
+        "tests/cli/test_frozen.py -k wakes_up",
+    ),
+    Mutant(
+        "recover continues a run for ever",
+        "lifecycle/recovery.py",
+        "or run.next_attempt > max_attempts",
+        "or run.next_attempt > 99",
+        "tests/cli/test_recover.py -k kills_its_executor",
+    ),
+    Mutant(
+        "recover takes an unknown write for one that did not happen",
+        "lifecycle/recovery.py",
+        "finding or Finding(O.UNKNOWN, LOST)",
+        "finding or Finding(O.FAILED, LOST)",
+        "tests/cli/test_recover.py -k nobody_knows",
+    ),
+    Mutant(
+        "recover begins anew what it cannot read",
+        "store/runs.py",
+        "unread = self.unread(self.current(held))",
+        "unread = 0",
+        "tests/store/test_damaged_events.py",
+    ),
+    Mutant(
+        "recover keeps the lock of a run that it refused",
+        "commands/recovery.py",
+        "                    self._run_dir.check_whole(writer)\n                lease = self._begin",
+        "                    kept.append(liveness)\n                    self._run_dir.check_whole(writer)\n"
+        "                lease = self._begin",
+        "tests/store/test_damaged_events.py",
+    ),
 ]
 
 

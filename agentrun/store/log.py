@@ -16,6 +16,7 @@ from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, decode, encode_line
 from agentrun.store.disk import Directory, data_sync, speaking_of, sync_for_reading, translated, write_all
 from agentrun.store.layout import torn_name
+from agentrun.store.numbers import is_overwritten, last_begun, seq_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class Log:
                 yield position, line
                 position += len(line) + 1
         if rest:
-            yield position, rest if _is_overwritten(rest) else Torn(position, len(rest))
+            yield position, rest if is_overwritten(rest) else Torn(position, len(rest))
 
     def bytes_at(self, offset: int, length: int) -> bytes:
         """The raw bytes of a line, without its newline."""
@@ -283,7 +284,7 @@ class Log:
         if end == size:
             return size
         torn = os.pread(fd, size - end, end)
-        if _is_overwritten(torn):
+        if is_overwritten(torn):
             # Whole records, which were acknowledged: a damaged line, which keeps its place.
             write_all(fd, b"\n")
             data_sync(fd)
@@ -301,10 +302,10 @@ class Log:
         # A damaged line had a number too; it is never used again. Nor are those of lines that became one.
         behind = last = 0
         for _, line in _lines_backward(fd, size):
-            seq = _seq_of(line)
+            seq = seq_of(line)
             if seq is not None:
                 return max(seq + behind, last)
-            last = max(_last_begun(line) + behind, last)
+            last = max(last_begun(line) + behind, last)
             behind += 1
         return max(behind, last)
 
@@ -315,7 +316,7 @@ class Log:
             start += len(_line_at(fd, start)) + 1
         while start < end:
             line = _line_at(fd, start)
-            seq = _seq_of(line)
+            seq = seq_of(line)
             if seq is not None:
                 return start, seq
             start += len(line) + 1
@@ -331,28 +332,6 @@ class Log:
 def _identity(fd: int) -> tuple[int, int]:
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
-
-
-def _seq_of(line: bytes) -> int | None:
-    try:
-        seq = decode(line).get("seq")
-    except ValueError:
-        return None
-    return seq if type(seq) is int and seq > 0 else None
-
-
-def _last_begun(damaged: bytes) -> int:
-    """The highest number of the records that begin in a damaged line, at its start or behind a NUL byte; 0 for none."""
-    import re  # here: hardly any log is damaged
-
-    heads = re.findall(rb'(?:^|\0)\{(?:"sessionId":"[^"]*","runId":"[^"]*",)?"seq":([1-9][0-9]{0,14}),', damaged)
-    return max(map(int, heads), default=0)
-
-
-def _is_overwritten(tail: bytes) -> bool:
-    """Whether these are whole records, each with a NUL byte where its newline was: no append leaves that behind."""
-    *records, rest = tail.split(b"\0")
-    return bool(records) and not rest and all(_seq_of(record) is not None for record in records)
 
 
 def _lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:

@@ -22,7 +22,7 @@ from agentrun.store.redo import writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
 from agentrun.testing import trees
-from agentrun.testing.trees import fingerprint
+from agentrun.testing.trees import Executor, fingerprint
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 HOSTILE = [
@@ -585,3 +585,26 @@ def test_directories_refuse_what_leads_out_of_them(tmp_path: Path) -> None:
         directory.open("missing")
     with pytest.raises(NotFound):
         Directory.root(str(tmp_path / "missing"))
+
+
+# covers B45
+def test_only_runs_that_are_not_over_are_looked_at(tree: Tree) -> None:
+    """Of the others not even the events are read: here they could not be."""
+    for name in ("completed", "cancelled", "idle", "open", "waiting", "accepted"):
+        tree.create_session(title="t", session_id=name)
+    trees.completed(tree.session("completed"))
+    trees.cancel(tree.session("cancelled"), trees.accept(tree.session("cancelled")).run_id)
+    Executor(tree.session("open"), trees.accept(tree.session("open")).run_id).die()
+    waiting = Executor(tree.session("waiting"), trees.accept(tree.session("waiting")).run_id)
+    waiting.ask()
+    waiting.die()
+    # A crash right after the acceptance: only the message tells of the run.
+    accepted = trees.accept(tree.session("accepted"))
+    shutil.rmtree(accepted.directory.path)
+    os.unlink(os.path.join(tree.session("accepted").directory.path, "active"))
+    for name in ("completed", "cancelled"):
+        run = trees.run_path(tree.session(name), "run-1")
+        (run / "operations.jsonl").unlink()
+        (run / "operations.jsonl").mkdir()
+        (run / "run.json").write_bytes(b"?")
+    assert sorted(tree.unfinished_ids()) == ["accepted", "open", "waiting"]
