@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from agentrun.commands.vigil import Vigil
 from agentrun.store.disk import Directory
 from agentrun.store.locks import lock_holder
 from agentrun.store.redo import writing
@@ -139,6 +140,9 @@ def test_one_that_wakes_up_while_it_is_watched_goes_on_in_its_generation(
     home: Home, working: str, until: Until
 ) -> None:
     pid = freeze(home, working, until)
+    session, _, run_id = working.partition("/")
+    run_dir = Tree(str(home.root), home.session_dir(working).parent.parent.name).session(session).run(run_id)
+    assert Vigil().seconds_left(run_dir) > 0, "a lease that has run out says nothing to who sees it for the first time"
     rival = home.start("recover", "--json")
     # It watches for one more lease; a renewal in that time ends the watch.
     os.kill(pid, signal.SIGCONT)
