@@ -112,10 +112,7 @@ class Terminal:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, columns: int, rows: int, **kwargs: Any) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        # The first terminal that the leader of a session opens is the one that it gets its signals from.
-        redirected = kwargs.pop("redirected", "")
-        shell = ["/bin/sh", "-c", f'exec <>"$0" >&0 2>&0 {redirected}; exec "$@"', os.ttyname(slave)]
-        self.process = subprocess.Popen([*shell, *argv], env=env, start_new_session=True, **kwargs)
+        self.process = _on_terminal(argv, env, os.ttyname(slave), kwargs)
         self.pid = self.process.pid
         self.raw = b""
         self.columns = columns
@@ -204,6 +201,20 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+
+
+def _on_terminal(
+    argv: Sequence[str], env: Mapping[str, str], terminal: str, kwargs: Doc
+) -> subprocess.Popen[bytes] | warm.Warm:
+    """Starts a command as the leader of a session on the terminal."""
+    if not kwargs and tuple(argv[: len(AGENTRUN)]) == AGENTRUN:
+        started = warm.on_terminal(argv[len(AGENTRUN) :], env, terminal)
+        if started is not None:
+            return started
+    # The first terminal that the leader of a session opens is the one that it gets its signals from.
+    redirected = kwargs.pop("redirected", "")
+    shell = ["/bin/sh", "-c", f'exec <>"$0" >&0 2>&0 {redirected}; exec "$@"', terminal]
+    return subprocess.Popen([*shell, *argv], env=env, start_new_session=True, **kwargs)
 
 
 class Home:

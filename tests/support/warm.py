@@ -3,7 +3,7 @@
 Most of the time of a short `agentrun` command goes into loading the interpreter and the package. A server that has
 loaded both is started once for each process of the tests, and every command is a fork of it: a process with its own
 pid, descriptors, environment, directory and end. What a fork cannot be is begun as a process of its own as ever: other
-interpreter settings (locale, `PYTHON*`), a terminal, limits.
+interpreter settings (locale, `PYTHON*`), limits.
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ def run(
         return subprocess.CompletedProcess(list(arguments), process.returncode, out, err)
 
 
+def on_terminal(arguments: Sequence[str], env: Mapping[str, str], terminal: str) -> Warm | None:
+    """Starts it as the leader of a session whose terminal is `terminal`; None if it cannot be a fork."""
+    return Warm(arguments, env, own_session=True, terminal=terminal) if _can_be_warm(arguments, env) else None
+
+
 def _can_be_warm(arguments: Sequence[str], env: Mapping[str, str]) -> bool:
     if not hasattr(os, "pidfd_open") or sum(map(len, [*arguments, *env, *env.values()])) > LARGEST_REQUEST:
         return False
@@ -127,6 +132,7 @@ class Warm:
         own_session: bool = False,
         user: int | None = None,
         probe: str | None = None,
+        terminal: str | None = None,
     ) -> None:
         self.args = list(arguments)
         self.returncode: int | None = None
@@ -146,6 +152,7 @@ class Warm:
             "cwd": str(cwd or os.getcwd()),
             "own_session": own_session,
             "user": user,
+            "terminal": terminal,
             "probe": probe,
         }
         socket.send_fds(_server().socket, [json.dumps(request).encode()], [*theirs, told])

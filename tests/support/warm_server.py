@@ -101,6 +101,12 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
         os.closerange(3, 1024)
         if request["own_session"]:
             os.setsid()
+        if request["terminal"] is not None:
+            # The first terminal that the leader of a session opens is the one that it gets its signals from.
+            terminal = os.open(request["terminal"], os.O_RDWR)
+            for number in range(3):
+                os.dup2(terminal, number)
+            os.close(terminal)
         if request["user"] is not None:
             os.setgroups([])
             os.setgid(request["user"])
