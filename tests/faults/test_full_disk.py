@@ -19,6 +19,9 @@ pytestmark = pytest.mark.slow
 NOT_FOUND, DENIED, STORAGE = 8, 9, 11
 # Bytes that are left on the full disk, so that it is in the way at one place and another.
 LEFT = range(0, 64 * 1024, 8 * 1024)
+# The same for files: a session and a run need about a dozen.
+INODES = 400
+FILES_LEFT = (0, 1, 2, 3, 5, 8, 13)
 
 
 def _may_mount() -> str | None:
@@ -64,6 +67,32 @@ def test_a_full_disk_is_loud_and_loses_nothing_that_was_acknowledged(tmp_path: P
         assert stage.send("quick").code == DONE
         assert stage.check(settled=True) == []
     assert refused, "the disk was never full"
+
+
+@needs_mounts
+def test_a_disk_without_inodes_is_loud_and_loses_nothing(tmp_path: Path, small_disk: Path) -> None:
+    """There is room for bytes and none for a file: appending works where making a file does not."""
+    subprocess.run(["mount", "-o", f"remount,nr_inodes={INODES}", small_disk], check=True)
+    stage = Stage(tmp_path, root=small_disk / "root")
+    assert stage.run("new", "--id", SESSION).code == DONE
+    refused = 0
+    for left in FILES_LEFT:
+        fillers = _use_up_inodes(small_disk, left)
+        for words in (("new",), ("send", SESSION, "whole"), ("cancel", SESSION)):
+            done = stage.run(*words)
+            assert done.code in (DONE, WAITING, NOT_OVER, CONFLICT, NOT_FOUND, STORAGE), done
+            if done.code == STORAGE:
+                refused += 1
+                assert done.out == "" or words[0] != "new", done
+                _says(done, "ENOSPC", small_disk)
+        assert stage.run("show", SESSION).code == DONE
+        assert stage.check(settled=False) == []
+        for filler in fillers:
+            filler.unlink()
+        stage.run("cancel", SESSION, "--wait")
+        assert stage.send("quick").code == DONE
+        assert stage.check(settled=True) == []
+    assert refused, "there were always inodes left"
 
 
 @needs_mounts
@@ -180,6 +209,19 @@ def _fill(disk: Path, left: int) -> Path:
             pass
         file.truncate(max(0, os.fstat(file.fileno()).st_size - left))
     return filler
+
+
+def _use_up_inodes(disk: Path, left: int) -> list[Path]:
+    fillers = []
+    try:
+        while True:
+            fillers.append(disk / f"filler-{len(fillers)}")
+            fillers[-1].touch()
+    except OSError:
+        fillers.pop()
+    for _ in range(left):
+        fillers.pop().unlink()
+    return fillers
 
 
 def _says(done: Done, errno: str, where: Path) -> None:
