@@ -22,7 +22,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-local test faults test-all exhaustive soak quick check static format-check lint types layers docs-check \
+.PHONY: help demo demo-local test faults faults-whole test-all exhaustive soak quick check static format-check lint types layers docs-check \
 	format docs mutants lock setup setup-all clean remake
 
 help: ## list the targets
@@ -41,13 +41,16 @@ test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" cho
 faults: $(VENV)/dev.stamp ## the fault harness, a sample of each kind: kill, power cut, errors, load; says what it skips
 	$(PYTEST) -m "not exhaustive" tests/faults
 
+faults-whole: $(VENV)/dev.stamp ## the same with nothing left out: every system call, the soak; ten minutes and more
+	$(PYTEST) -m "not sampled" tests/faults
+
 soak: $(VENV)/dev.stamp ## many runs under random kills, cancels and recoveries, and many starts at once
 	$(PYTEST) -m soak
 
 test-all: $(VENV)/dev.stamp ## all tests, also the exhaustive ones
 	$(PYTEST)
 
-exhaustive: $(VENV)/dev.stamp ## what `make faults` samples, whole: every system call, every moment; ten minutes and more
+exhaustive: $(VENV)/dev.stamp ## all exhaustive tests alone, those of `make faults-whole` and others
 	$(PYTEST) -m exhaustive
 
 quick: $(VENV)/dev.stamp ## the quick tests alone

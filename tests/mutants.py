@@ -233,6 +233,13 @@ MUTANTS = [
         "    message = None\n",
         "tests/store tests/cli",
     ),
+    Mutant(
+        "a summary that was promised is not looked for",
+        "store/tree.py",
+        "last.is_input or last.begins_run or",
+        "last.is_input or",
+        "tests/store/test_redo.py",
+    ),
     # The tables.
     Mutant(
         "a cancelled run can complete",

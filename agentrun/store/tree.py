@@ -190,7 +190,10 @@ class Tree:
         try:
             session = self.session(session_id)
             last = next(session.messages_backward(), None)
-            return last is not None and (last.is_input or session.run_ids()[:1] not in ([], [last.run_id]))
+            if last is None:
+                return False
+            # What begins a summary is nobody's input, and may have its directory already.
+            return last.is_input or last.begins_run or session.run_ids()[:1] not in ([], [last.run_id])
         except AgentrunError:
             return True  # whoever opens it will say what is wrong
 

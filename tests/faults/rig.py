@@ -82,6 +82,8 @@ approve = "auto"
 # Each run begins anew with the first turn; the words of its input choose what happens.
 SCRIPT: Doc = {
     "turns": [
+        # Twice: whoever takes a summary up whose writer died before it was stored asks again.
+        {"ifContains": "Summarise the conversation", "text": "They have talked about it."},
         {"ifContains": "Summarise the conversation", "text": "They have talked about it."},
         {
             "ifContains": "whole",

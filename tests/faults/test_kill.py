@@ -15,10 +15,14 @@ pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 # The quick test takes about so many calls of each command; the exhaustive one all of them, in as many parts.
 SAMPLE = 3
 PARTS = 2
+# A kill leaves what the kernel knows, synced or not, and frees all locks: dying before one of these is the same as
+# dying before the next call that changes something. (A power cut knows the difference.)
+LEAVE_NO_TRACE = {"fsync", "fdatasync", "flock"}
 # Whether a certain call comes depends on what runs at the same time: one that did not is waited for again.
 TRIES = 3
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_nothing_is_lost_when_it_is_killed_now_and_then(name: str, tmp_path: Path) -> None:
@@ -37,7 +41,8 @@ def _kill(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -> 
     situation = SITUATIONS[name]
     stage = Stage(base)
     situation.set_up(stage)
-    calls = choose(stage.calls(*situation.words, begin=lambda: situation.start(stage)))
+    calls = stage.calls(*situation.words, begin=lambda: situation.start(stage))
+    calls = choose([call for call in calls if call.name not in LEAVE_NO_TRACE])
     wrong, kills = [], 0
     for trial, call in enumerate(calls):
         for _ in range(TRIES):

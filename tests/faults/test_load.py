@@ -33,6 +33,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.end_executors()
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_of_sixteen_starts_at_once_one_is_accepted(stage: Stage) -> None:
@@ -70,6 +71,7 @@ def _error(done: Done) -> dict[str, str]:
     return dict(json.loads(done.err.splitlines()[-1])["error"])
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 def test_writers_that_are_killed_lose_nothing_that_was_acknowledged(stage: Stage) -> None:
     _write_and_kill(stage, seconds=2)
@@ -112,6 +114,7 @@ def _write_and_kill(stage: Stage, seconds: float) -> None:
     assert len(texts) == len(set(texts)), "a message was stored twice"
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 def test_runs_at_once_and_their_viewers_do_not_meet(stage: Stage) -> None:
     _run_beside_each_other(stage, count=4)

@@ -115,6 +115,7 @@ def _can_load(module: str) -> bool:
     return bool(shutil.which("modprobe")) and subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_nothing_acknowledged_is_lost_when_the_power_goes_now_and_then(name: str, tmp_path: Path, disk: Disk) -> None:

@@ -29,6 +29,7 @@ SAMPLE = 6
 FAULTS = ("signal=KILL", "error=EIO")
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", COMMANDS)

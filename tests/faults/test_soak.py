@@ -233,6 +233,7 @@ def _soak(base: Path, *, sessions: int, runs: int, users: int, seed: int, second
         soak.end()
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_while_of_everything_at_once_leaves_nothing_behind(tmp_path: Path) -> None:

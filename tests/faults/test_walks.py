@@ -237,6 +237,7 @@ def _walk(stage: Stage, seed: int, steps: int) -> None:
     assert not walk.wrong, f"seed {seed}:\n" + "\n".join(dict.fromkeys(walk.wrong))
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", [1])

@@ -597,6 +597,23 @@ def test_a_report_whose_bytes_are_gone_is_damage_with_its_path(session: SessionD
     assert caught.value.exit_code == 10
 
 
+@pytest.mark.parametrize("mode", ["prompt", "compact"])
+def test_what_was_accepted_and_not_made_is_open_for_those_who_look_without_reading(
+    mode: str, tree: Tree, session: SessionDir
+) -> None:
+    """A crash after the message and before the slot: `recover` has to find it, whatever has been made so far."""
+    trees.completed(session)
+    assert list(tree.unfinished_ids()) == []
+    last = json.loads(path_of(session, "messages.jsonl").read_bytes().splitlines()[0])
+    role = "system" if mode == "compact" else "user"
+    last |= {"seq": 3, "runId": "run-2", "role": role, "mode": mode}
+    with path_of(session, "messages.jsonl").open("ab") as log:
+        log.write(json.dumps(last).encode() + b"\n")
+    assert list(tree.unfinished_ids()) == ["s1"]
+    run_path(session, "run-2").mkdir(mode=0o700)
+    assert list(tree.unfinished_ids()) == ["s1"]
+
+
 SYNCED = """\
 import sys
 from agentrun.store.tree import Tree
