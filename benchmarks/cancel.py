@@ -208,7 +208,7 @@ def measure(size: Size) -> str:
     acpx = peers.program(ACPX, "acpx", size)
     if acpx:
         ways[TYPED_ACPX] = Acpx(acpx, size.folder / "acpx").cancelled
-    taken = in_turns(ways, size.of(8, 1))
+    taken = in_turns(ways, size.of(6, 1))
     seen = part(taken, SEEN, CANCEL, SIGNAL)
     typed = part(taken, SEEN, TYPED)
     if acpx:
