@@ -159,7 +159,7 @@ MUTANTS = [
     Mutant(
         "a lost run directory stays lost",
         "store/redo.py",
-        "        _make_run_again(writer, run_id)\n",
+        "        make_run_again(writer, run_id)\n",
         "        pass\n",
         "tests/store/test_redo.py",
     ),
@@ -350,8 +350,8 @@ MUTANTS = [
     Mutant(
         "descendants outlive a stopped tool",
         "adapters/process/run.py",
-        "tree = Tree(partial(_belongs, running.pid, items), spare, group=running.pid)",
-        "tree = Tree(lambda one: one.pid == running.pid, spare)",
+        "Tree(partial(belongs, running.pid, items), spare, group=running.pid, is_forced=is_forced, kill=kill)",
+        "Tree(lambda one: one.pid == running.pid, spare, is_forced=is_forced, kill=kill)",
         "tests/adapters/test_process.py",
     ),
     # What is shown.
@@ -392,7 +392,7 @@ MUTANTS = [
     ),
     Mutant(
         "a lost executor is taken for a living one",
-        "store/runs.py",
+        "store/reading.py",
         'return "none" if idle else "lost"',
         'return "none" if idle else "alive"',
         "tests/cli/test_exit_codes.py",
@@ -534,7 +534,7 @@ MUTANTS = [
     ),
     Mutant(
         "the server asks for no patience",
-        "agent/loop.py",
+        "agent/request.py",
         "self._pause = pause_after(attempt, failure.retry_after)",
         "self._pause = pause_after(attempt)",
         "tests/agent/test_loop.py",
