@@ -66,10 +66,10 @@ def _obey(options: Options, rest: list[str]) -> int:
     import typer
 
     from agentrun.cli import help_pages
-    from agentrun.cli.app import app
+    from agentrun.cli.chosen import command_for
 
     try:
-        result = typer.main.get_command(app)(
+        result = command_for(rest)(
             rest or ["--help"], standalone_mode=False, prog_name="agentrun", obj=options, **help_pages.width()
         )
     except typer.Abort:

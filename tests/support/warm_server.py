@@ -20,12 +20,6 @@ import traceback
 from contextlib import suppress
 from typing import Any, NoReturn
 
-import typer.main
-
-import agentrun.cli
-import agentrun.cli.app
-import agentrun.cli.command_line
-
 LARGEST_REQUEST = 200_000
 # What commands load where they need it: here once for all of them. What belongs to extras is not.
 LOADED_ON_THE_WAY = (
@@ -75,8 +69,6 @@ def _load() -> None:
                 importlib.import_module(module.name)
     for name in OTHERS:
         importlib.import_module(name)
-    built = typer.main.get_command(agentrun.cli.app.app)
-    typer.main.get_command = lambda app: built
     gc.collect()
     gc.freeze()
 
