@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+
+from agentrun.named import NamedTuple
 
 
 class Surroundings(NamedTuple):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from agentrun.agent.batch import idempotency_key, lost, record_fact
 from agentrun.agent.events import ToolFinished, ToolRegistered
 from agentrun.agent.protocols import Invocation, Stretch, ToolOutcome
 from agentrun.agent.transcript import Transcript, Turn
 from agentrun.agent.verdicts import is_verdict
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.operation import READ, Operation
 from agentrun.states import OperationStatus as Status

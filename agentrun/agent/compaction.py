@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import NamedTuple
 
 from agentrun.agent.context import build_request, earlier_text, reply_and_results, uncovered_turns
 from agentrun.agent.protocols import ChatMessage, Model, ModelFailed, ModelRequest, Stretch, ToolSpec
 from agentrun.agent.request import Asked, Request
 from agentrun.agent.transcript import Transcript, Turn
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 
 SYSTEM = "You summarise conversations between a user and an assistant that works with tools."

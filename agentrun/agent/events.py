@@ -5,8 +5,9 @@ Each event is stored by the executor, as a line of `operations.jsonl`, before th
 
 from __future__ import annotations
 
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.states import EventType, OperationStatus
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import BinaryIO, Literal, NamedTuple, NoReturn, Protocol, runtime_checkable
+from typing import BinaryIO, Literal, NoReturn, Protocol, runtime_checkable
 
 from agentrun.agent.events import AgentEvent
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import Message

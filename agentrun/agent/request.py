@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from agentrun.agent.batch import record_fact
 from agentrun.agent.events import RequestFinished
 from agentrun.agent.pauses import pause_after, too_long
 from agentrun.agent.protocols import Model, ModelFailed, ModelReply, ModelRequest, Stretch, ToolCall
 from agentrun.agent.transcript import Transcript
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.states import OperationStatus as Status
 

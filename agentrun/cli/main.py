@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -10,12 +11,16 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+# New objects after which garbage is looked for.
+_OBJECTS = 10_000
 # 128 and the number of SIGINT, as shells have it; `cli.exit`, which knows, is only being loaded then.
 _INTERRUPTED = 130
 
 
 def main() -> NoReturn:
     """Runs the command line of this process and exits."""
+    # What is loaded stays loaded; to look through it for garbage every 700 objects takes a twentieth of the start.
+    gc.set_threshold(_OBJECTS)
     try:
         from agentrun.cli import output
         from agentrun.cli.command_line import run

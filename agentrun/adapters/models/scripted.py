@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentrun.agent.protocols import ModelFailed, ModelReply, ModelRequest, ToolCall
 from agentrun.config import nearest
 from agentrun.errors import ConfigError
+from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, decode
 
 _WORD = re.compile(r"\s*\S+\s*|\s+")

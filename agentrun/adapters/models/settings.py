@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from agentrun.agent.protocols import ModelFailed
 from agentrun.errors import ConfigError
+from agentrun.named import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
