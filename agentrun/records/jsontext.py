@@ -23,7 +23,8 @@ def value_of(text: str) -> Any:
     """What the JSON `text` means. Raises ValueError if it is none, RecursionError if it is nested too deep."""
     try:
         value, end = _scan(text, 0)
-    except (StopIteration, ValueError):
+    except (StopIteration, ValueError, SystemError):
+        # SystemError: until Python 3.12 it looks for its own error among the modules that are loaded, and finds none.
         return _value_by_json(text)
     return value if end == len(text) or not text[end:].strip(_WHITE) else _value_by_json(text)
 

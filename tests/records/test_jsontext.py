@@ -58,6 +58,22 @@ def test_what_json_cannot_hold_is_read_as_its_text() -> None:
     assert jsontext.value_of(f"[{'9' * 5000},7]") == ["9" * 5000, 7]
 
 
+def test_what_is_no_json_is_refused_in_the_same_words_before_json_is_loaded() -> None:
+    code = """if True:
+        import sys
+        from agentrun.records import jsontext
+        for text in ('{"a": "b', '["', '{"a": 1,}', '[1, 2', '"\\\\u12', '{"a": nul'):
+            for name in [name for name in sys.modules if name.startswith("json")]:
+                del sys.modules[name]
+            try:
+                jsontext.value_of(text)
+            except ValueError as error:
+                print(type(error).__name__)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("JSONDecodeError\n" * 6, "")
+
+
 # The parts that are used are no public names: another interpreter may have none, or such that are used otherwise.
 WITHOUT = """
 import json, sys, types
