@@ -106,6 +106,9 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["environment"])
+        # A package that only this command is to find, such as a plug-in: the interpreter looks there when it begins.
+        brought = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", *sys.path)]
+        sys.path[:0] = brought
         # The streams in which the interpreter began have the settings of the descriptors that they had then.
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
