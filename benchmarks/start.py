@@ -3,6 +3,14 @@
 All take turns, on a root with 10,000 sessions. `time` is from start to end, `CPU` what the process used of it. `steer`
 and `cancel` are said to a run that goes on; `send --detach` returns when its prompt is durable, and its agent has a
 scripted model. The executor that it starts is waited for before the next command is measured.
+
+What bounds these figures. `show` and `ls`: of the time beyond the interpreter's own start more than half goes into
+finding and reading some fifty modules of agentrun, a quarter into `enum`, `collections` and `contextlib`; `ls` reads
+the document, the last run and the last message of 21 sessions besides. `new` syncs ten times, `cancel` several times,
+and in `time` that is the disk's. `send --detach`: the configuration is read, and its agent built once, before a
+prompt is accepted; `tomllib`, with what it loads, alone costs as much as an interpreter's start. All other commands:
+typer, which costs five such starts; `--help` makes the parsers of all commands, `agents` an agent of each that is
+configured.
 """
 
 from __future__ import annotations
@@ -19,6 +27,7 @@ from pathlib import Path
 
 import peers
 from frame import Reach, Size, Taken, environment, in_turns, median, percentile, ratio, reach_table, run, shown, table
+from workers import Worker
 
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
@@ -30,6 +39,8 @@ LOOKING, WRITING = ("show S", "ls"), ("new T", "steer S T", "cancel S", "send S 
 OTHERS = ("--help", "send --help", "show S --json", "rename S T", "search T", "agents")
 # Seconds until a run that was started has come where it is wanted; only a broken one takes longer.
 PATIENCE = 30.0
+# Seconds that a peer may take to be measured in turns with the others.
+SLOWEST = 4.0
 
 CONFIGURATION = """\
 default_agent = "quick"
@@ -112,7 +123,7 @@ def measure(size: Size) -> str:
     stand = Stand(size)
     steered = stand.busy()
     try:
-        taken = in_turns(_ways(stand, steered, size), size.of(15, 1))
+        taken = in_turns(_ways(stand, steered, size), size.of(11, 1))
     finally:
         stand.end(steered)
     return "\n\n".join(
@@ -153,8 +164,9 @@ def _peers(stand: Stand, size: Size) -> Mapping[str, list[str]]:
             words = ["commit", "-q", "--allow-empty", "-m", f"figures of evening {number}"]
             subprocess.run([*begin, *words], check=True, capture_output=True)
         found["git log -n 20"] = [*begin, "log", "-n", "20"]
+    log = _llm_log(size)
     for peer, name, words in (
-        (peers.LLM, LLM, ("logs", "-n", "3")),
+        (peers.LLM, LLM, ("logs", "-n", "3", "-d", str(log))),
         (peers.CODEX, CODEX, ("--version",)),
         (peers.ACPX, ACPX, ("--version",)),
         (peers.OPENCODE, "opencode session list", ("session", "list")),
@@ -162,13 +174,35 @@ def _peers(stand: Stand, size: Size) -> Mapping[str, list[str]]:
         program = peers.program(peer, name.split()[0], size)
         if program:
             argv = [str(program), *words]
-            # Some make their database at their first start, and say so by failing.
-            tried = subprocess.run(argv, env=stand.environment, check=False, capture_output=True, text=True, timeout=60)
-            if tried.returncode:
-                peers.missing[name] = (tried.stderr.strip().splitlines() or ["it failed"])[-1][:200]
+            why = _why_not(argv, stand.environment)
+            if why:
+                peers.missing[name] = why
             else:
                 found[name] = argv
     return found
+
+
+def _llm_log(size: Size) -> Path:
+    """The database in which llm has logged some responses."""
+    folder = size.folder / "llm"
+    folder.mkdir()
+    python = peers.python(peers.LLM, size)
+    if python:
+        with Worker("append_llm", folder, python=python) as worker:
+            worker.call("append", 30)
+    return folder / "llm.db"
+
+
+def _why_not(argv: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    """Why a command does not take its turns; it is tried twice, since at the first time some make their files."""
+    took = 0.0
+    for _ in range(2):
+        start = time.perf_counter()
+        tried = subprocess.run(argv, env=environment, check=False, capture_output=True, text=True, timeout=60)
+        took = time.perf_counter() - start
+    if tried.returncode:
+        return (tried.stderr.strip().splitlines() or ["it failed"])[-1][:200]
+    return f"it takes {took:.1f} s, too long to take turns" if took > SLOWEST else None
 
 
 def _times(stand: Stand, taken: Taken) -> str:
