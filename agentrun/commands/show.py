@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 # Documents show the newest of each unless `--tail` asks for more.
 NEWEST = 20
 ALL = sys.maxsize
+# Whoever frees the slot starts the next executor, which takes a moment to come; one that does not come in this time,
+# on a busy machine too, has died on its way.
+HANDOVER_SECONDS = 10.0
 
 
 def session_view(session: SessionDir, on_damage: list[AgentrunError], tail: int = NEWEST) -> SessionView:
@@ -94,16 +98,34 @@ def told(run_dir: RunDir) -> RunView:
     return view
 
 
-def stands(run_dir: RunDir, view: RunView) -> bool:
-    """Whether there is nothing to wait for: the run ended, waits for the user, or has lost its executor.
+class Standstill:
+    """Says of a run that is looked at again and again whether there is nothing more to wait for."""
 
-    Not before `run.json` shows it, as long as somebody is there who writes it.
-    """
-    if not (view.run.is_over or view.status is RunStatus.WAITING_INPUT or view.executor == "lost"):
-        return False
-    snapshot = run_dir.snapshot()
-    is_published = snapshot is not None and snapshot.status is view.run.status
-    return is_published or not is_executor_alive(run_dir.directory)
+    def __init__(self, run_dir: RunDir) -> None:
+        self.run_dir = run_dir
+        self._unattended_since: float | None = None
+
+    def has_come(self, view: RunView) -> bool:
+        """Whether the run ended, waits for the user, or has nobody who drives it.
+
+        Not before `run.json` shows it, as long as somebody is there who writes it.
+        """
+        if self._is_left_alone(view):
+            return True
+        if not (view.run.is_over or view.status is RunStatus.WAITING_INPUT or view.executor == "lost"):
+            return False
+        snapshot = self.run_dir.snapshot()
+        is_published = snapshot is not None and snapshot.status is view.run.status
+        return is_published or not is_executor_alive(self.run_dir.directory)
+
+    def _is_left_alone(self, view: RunView) -> bool:
+        if not view.unattended:
+            self._unattended_since = None
+            return False
+        now = time.monotonic()
+        if self._unattended_since is None:
+            self._unattended_since = now
+        return now - self._unattended_since >= HANDOVER_SECONDS
 
 
 def messages_of(session: SessionDir, view: RunView, tail: int) -> tuple[Message, ...]:
@@ -163,6 +185,7 @@ class Follower:
         self.session = target.session
         self.run_dir = target.run()
         self.view = told(self.run_dir)
+        self._standstill = Standstill(self.run_dir)
         self._since = since
         self._events_offset = 0
         self._messages_offset = self.session.messages.offset_of(self.view.run.message_seq)
@@ -210,7 +233,7 @@ class Follower:
     @property
     def is_over(self) -> bool:
         """Whether there is nothing to wait for."""
-        return not self._is_behind and stands(self.run_dir, self.view)
+        return not self._is_behind and self._standstill.has_come(self.view)
 
     def _new_messages(self) -> Iterator[Message]:
         log = self.session.messages

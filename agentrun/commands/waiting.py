@@ -1,10 +1,10 @@
-"""Waiting for several runs at once, until each has ended, waits for the user, or has lost its executor."""
+"""Waiting for several runs at once, until each has ended, waits for the user, or has nobody who drives it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrun.commands.show import stands, told
+from agentrun.commands.show import Standstill, told
 from agentrun.records.views import RunView
 from agentrun.store.runs import RunDir
 from agentrun.store.watch import Watch
@@ -16,14 +16,19 @@ class Vigil:
     def __init__(self, run_dirs: Sequence[RunDir]) -> None:
         # One watch for all: the kernel grants a user few of them.
         self._watch = Watch(*(run_dir.directory for run_dir in run_dirs))
-        self.awaited = list(run_dirs)
+        self._awaited = [Standstill(run_dir) for run_dir in run_dirs]
+
+    @property
+    def awaited(self) -> list[RunDir]:
+        """The runs that do not stand yet."""
+        return [each.run_dir for each in self._awaited]
 
     def look(self) -> list[RunView]:
         """The runs that stand since the last look; they are awaited no more."""
-        found = [(run_dir, told(run_dir)) for run_dir in self.awaited]
-        standing = [(run_dir, view) for run_dir, view in found if stands(run_dir, view)]
-        for run_dir, _ in standing:
-            self.awaited.remove(run_dir)
+        found = [(each, told(each.run_dir)) for each in self._awaited]
+        standing = [(each, view) for each, view in found if each.has_come(view)]
+        for each, _ in standing:
+            self._awaited.remove(each)
         return [view for _, view in standing]
 
     def wait(self, seconds: float | None) -> None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class RunView(NamedTuple):
     """A run as it stands now. `status` differs from `run.status` only where the executor is lost.
 
-    `stop_asked` says that a cancel sentinel lies there which nobody has taken up; `overdue` that a deadline has passed.
+    `stop_asked` says that a cancel sentinel lies there which nobody has taken up; `overdue` that a deadline has passed;
+    `unattended` that its turn to begin has come, and nobody is there who begins it.
     """
 
     run: Run
@@ -33,6 +34,7 @@ class RunView(NamedTuple):
     executor: Executor
     stop_asked: bool = False
     overdue: bool = False
+    unattended: bool = False
 
     @property
     def words(self) -> str:
@@ -48,6 +50,7 @@ class RunView(NamedTuple):
             "executor": self.executor,
             "stopAsked": self.stop_asked,
             "overdue": self.overdue,
+            "unattended": self.unattended,
         }
 
 

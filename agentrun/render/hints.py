@@ -19,6 +19,7 @@ def attention(view: RunView, screen: Screen, now: float | None = None) -> list[s
     """What a person must know or do about a run, most urgent first; nothing for a run that is fine."""
     return [
         *_executor(view, screen),
+        *_unattended(view, screen),
         *_survivors(view, screen),
         *_stop_asked(view, screen),
         *_overdue(view, screen),
@@ -116,6 +117,19 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
         command = f"reconcile {name} {say(unknown[0].operation_id, screen)} --as succeeded|failed|cancelled"
         take_up = [_hint("say how it ended with", command), _hint("then take it up with", f"resume {name}")]
     return [_marked(NOTE, what, screen), *take_up, _hint("end it with", f"cancel {name}")]
+
+
+def _unattended(view: RunView, screen: Screen) -> list[str]:
+    """Of a run that was just accepted, its executor may be about to come."""
+    if not view.unattended:
+        return []
+    name = full_id(view, screen)
+    what = "its turn has come, and nobody is there yet who begins it"
+    return [
+        _marked(NOTE, what, screen),
+        _hint("if it stays so, begin it with", f"resume {name}"),
+        _hint("or give it up with", f"cancel {name}"),
+    ]
 
 
 def _survivors(view: RunView, screen: Screen) -> list[str]:

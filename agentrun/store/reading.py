@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from agentrun import ids
 from agentrun.errors import CorruptRecord
 from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc, decode
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from agentrun.records.views import Executor
 
 E = EventType
+
+
+def slot_holder(session: Directory) -> str | None:
+    """The id of the run that holds the slot of the session in this directory."""
+    data = session.read_linked(layout.ACTIVE)
+    text = data.decode("ascii", "replace").strip() if data else ""
+    return text if ids.run_number(text) else None
 
 
 class RunReader:
@@ -110,7 +118,11 @@ class RunReader:
             status = RunStatus.RECONCILING
             run = run._replace(unread_events=self.unread(run))
         overdue = self.is_used_up(run) if executor == "lost" else is_overdue(run)
-        return RunView(run, status, executor, stop_asked=self.stop_is_asked(run), overdue=overdue)
+        unattended = executor == "none" and status is RunStatus.QUEUED and self._may_begin()
+        return RunView(run, status, executor, self.stop_is_asked(run), overdue, unattended)
+
+    def _may_begin(self) -> bool:
+        return slot_holder(self.session_directory) in (self.run_id, None)
 
     def executor_of(self, run: Run) -> Executor:
         """Who drives `run`: `none` where nobody has to, `lost` where somebody should."""

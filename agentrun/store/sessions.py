@@ -20,6 +20,7 @@ from agentrun.store.disk import Directory
 from agentrun.store.expected import Expected
 from agentrun.store.locks import lock_holder, session_lock
 from agentrun.store.log import Log
+from agentrun.store.reading import slot_holder
 from agentrun.store.runs import RunDir
 
 
@@ -173,9 +174,7 @@ class SessionDir:
 
     def active(self) -> str | None:
         """The id of the run that holds the slot."""
-        data = self.directory.read_linked(layout.ACTIVE)
-        text = data.decode("ascii", "replace").strip() if data else ""
-        return text if ids.run_number(text) else None
+        return slot_holder(self.directory)
 
     def run(self, run_id: str) -> RunDir:
         """The run with exactly this id. Raises NotFound."""

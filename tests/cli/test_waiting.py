@@ -117,6 +117,34 @@ def test_a_queued_run_is_waited_for(home: Home, held: str) -> None:
     assert (ended.code, ended.text) == (0, f"{queued} completed\n")
 
 
+@pytest.fixture
+def unattended(home: Home) -> str:
+    """A run that was accepted, and whose executor died before it had begun: it could open no files."""
+    sent = home.shell('ulimit -n 14; agentrun send "$1" quick --detach', home.new())
+    assert sent.code == 0, sent.said
+    return str(sent.text.strip())
+
+
+def test_a_queued_run_that_nobody_begins_is_told_as_such(home: Home, unattended: str, until: Until) -> None:
+    # covers A58 B40
+    until(lambda: home.view(unattended)["unattended"], "its executor has gone")
+    assert home.view(unattended)["status"] == "queued"
+    for arguments in (["show", unattended], ["show", unattended.partition("/")[0]]):
+        shown = home.run(*arguments)
+        assert f"agentrun resume {unattended}" in shown.text + shown.said
+    assert home.run("resume", unattended).code == 0
+    assert not home.view(unattended)["unattended"]
+
+
+@pytest.mark.exhaustive
+def test_a_queued_run_that_nobody_begins_is_not_waited_for(home: Home, unattended: str) -> None:
+    # Each looks at it for ten seconds: its executor may be on its way.
+    for waiting in [home.start(*command, unattended) for command in (["wait"], ["show", "-f"])]:
+        ended = waiting.end()
+        assert ended.code == 6
+        assert f"agentrun resume {unattended}" in ended.said
+
+
 def test_when_the_time_runs_out_it_says_which_are_not_over(home: Home, held: str) -> None:
     over = _begin(home, "quick")
     home.wait_for_status(over, "completed")
