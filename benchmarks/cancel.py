@@ -1,7 +1,7 @@
 """From `agentrun cancel` returning until the executor has seen it, its tool is told, and the whole tree of it is gone.
 
 The tool is a process with two children; beside it a tool of a plug-in waits inside the executor, and notes when it is
-stopped: then the executor has seen it. A signal to the executor is what a user's Ctrl-C is: the executor stores the
+stopped: then the executor has seen it. A signal to the executor is what a user's `kill` is: the executor stores the
 intent itself, so that less is stored when it is sent. Polling is a program that looks for a file ten times a second and
 signals the tool, records nothing and has no executor. The last table is about whole commands, from the moment at which
 they are started; what `acpx cancel` talks to is an agent that waits.
@@ -131,7 +131,8 @@ def by_typing(stand: Stand, target: Target, executor: int, pids: list[int]) -> i
 
 
 def by_signal(stand: Stand, target: Target, executor: int, pids: list[int]) -> int:
-    os.kill(executor, signal.SIGINT)
+    # SIGINT is ignored by all that a shell script starts in the background.
+    os.kill(executor, signal.SIGTERM)
     return time.monotonic_ns()
 
 
@@ -156,7 +157,10 @@ def stopped_by(stand: Stand, way: Callable[[Stand, Target, int, list[int]], int]
     asked = way(stand, target, executor, pids)
     left = set(watched)
     while left:
-        left -= set(select.select(list(left), [], [], PATIENCE)[0])
+        ended = select.select(list(left), [], [], PATIENCE)[0]
+        if not ended:
+            raise TimeoutError(f"{len(left)} processes of the tool did not end")
+        left -= set(ended)
     moments = [time.monotonic_ns(), int(wait_for(stand.folder / "told"))]
     for descriptor in watched:
         os.close(descriptor)
