@@ -12,10 +12,13 @@ import typer
 from typer.main import get_command_name
 
 from agentrun.cli.app import app
+from agentrun.cli.given import Command
 
 
 def command_for(words: list[str]) -> typer.core.TyperGroup:
     """The group of the commands that `words` can mean."""
+    for each in _registered():
+        each.cls = Command
     named = [each for each in _registered() if words and _name_of(each) == words[0]]
     chosen = app
     if named:

@@ -54,6 +54,8 @@ class Live:
         self._region = Region(stream)
         self._lines: list[str] = []
         self._draft = ""
+        # Who begins in the middle has not seen whether a request is under way.
+        self._is_asking = True
         self._is_paused = False
         # Seconds that the next drawing has to keep from the last one; None: nothing to draw.
         self._due_after: float | None = None
@@ -63,7 +65,7 @@ class Live:
     def event(self, event: Event) -> None:
         """Something happened."""
         if event.type in (EventType.MODEL_REQUEST_STARTED, EventType.MODEL_REQUEST_FINISHED):
-            self._draft = ""
+            self._draft, self._is_asking = "", event.type == EventType.MODEL_REQUEST_STARTED
         self._lines += self._told.event(event, self._measured())
         self._update(_BETWEEN_EVENTS)
 
@@ -74,7 +76,8 @@ class Live:
 
     def draft(self, text: str) -> None:
         """All that the model has said so far in the request that is under way."""
-        self._draft = text
+        # The file of the draft stays when its request has ended: who comes later finds it, and has read the reply.
+        self._draft = text if self._is_asking else ""
         self._update(_BETWEEN_DRAFTS)
 
     def tick(self, now: float | None = None) -> None:

@@ -74,9 +74,12 @@ def check_last_seq(writer: Writer, expected: int | None) -> None:
         return
     last = writer.session.messages.next_seq() - 1
     if last != expected:
+        # Who expects more than there is has missed nothing that came: he counted wrong, or means another session.
+        since = f" --since {expected + 1}" if expected < last else " --tail 1"
         raise SeqDiffers(
             f"the last message of {writer.session.session_id} is {last}, not {expected}",
-            hint=f"see what came: agentrun show {writer.session.session_id} --messages --since {expected + 1}",
+            hint=f"see what {'came' if expected < last else 'is the last'}: "
+            f"agentrun show {writer.session.session_id} --messages{since}",
             session_id=writer.session.session_id,
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
 
-from agentrun.errors import Denied, NotFound
+from agentrun.errors import AgentrunError, Denied, NotFound
 from agentrun.store import layout
 from agentrun.store.activity import Activity
 from agentrun.store.building import name_taken
@@ -21,7 +21,10 @@ from agentrun.store.removal import remove_tree
 from agentrun.store.sessions import SessionDir
 
 _PREFIX = f"{layout.UNFINISHED_PREFIX}import-"
-_OTHER_NAME = "take it in under another name: agentrun import FILE --as ID"
+_OTHER_NAME = (
+    "take it in under another name: agentrun import FILE --as ID; "
+    "several sessions at once go into another tree: agentrun import FILE --root DIR"
+)
 
 
 class Staging:
@@ -65,12 +68,19 @@ class Staging:
         for name in names:
             self.check_free(name)
             _sync_all(self.directory.open(name))
-        for name in names:
+        # The list is in the order of the notes: what changed last must come first again, whatever the ids are.
+        for name in sorted(names, key=self._changed_at):
             # The hint comes first, as with any new session: one that the list does not know would be lost to the eye.
             self._activity.note(name, durable=True)
             if not self.directory.move(name, name, into=self._sessions):
                 raise name_taken(name, _OTHER_NAME)
         self._sessions.sync()
+
+    def _changed_at(self, session_id: str) -> str:
+        try:
+            return self.session(session_id).changed_at()
+        except AgentrunError:
+            return ""  # damaged, as it was archived: that is told elsewhere
 
 
 def _clear_away(sessions: Directory) -> None:

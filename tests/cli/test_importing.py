@@ -75,6 +75,20 @@ def test_a_whole_account_goes_into_one_file_but_for_what_goes_on(home: Home) -> 
     assert len(home.run("ls", "--json", *there).docs) == 2
 
 
+def test_a_backup_comes_back_in_the_order_in_which_its_sessions_changed(home: Home) -> None:
+    for name in ("m", "z", "a"):
+        home.new("one", "--id", name)
+    assert home.run("send", "m", "go").code == 0
+    path = str(home.path / "all.tar")
+    assert home.run("export", "--all", "-o", path).code == 0
+    there = ("--root", str(home.path / "else"))
+    assert home.run("import", path, *there).text == "a\nm\nz\n"
+    order = [[each["session"]["sessionId"] for each in home.run("ls", "--json", *at).docs] for at in ((), there)]
+    assert order == [["m", "a", "z"]] * 2
+    again = home.run("import", path, *there)
+    assert (again.code, "--root DIR" in again.said) == (7, True)
+
+
 def test_an_id_in_use_is_refused_and_another_can_be_chosen(home: Home) -> None:
     session = home.new("one")
     assert home.run("send", session, "go").code == 0

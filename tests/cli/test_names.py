@@ -87,3 +87,21 @@ def test_an_error_says_what_to_type_next(arguments: list[str], code: int, hint: 
     refused = home.run(*arguments, "--json", cwd=home.path)
     assert refused.code == code
     assert hint in refused.error["hint"]
+
+
+def test_an_empty_name_is_not_as_good_as_none(home: Home, tree: Tree) -> None:
+    """It is a variable that is not set: the whole run must not be cancelled for it, nor a question be swallowed."""
+    before = trees.fingerprint(home.root)
+    empty = """
+    send week-13 x --key= | steer week-13 x --key= | send week-13 x --agent= | send week-13 x --ref= | new x --id=
+    send week-13 x --mode= | cancel week-13 --op= | approve week-13 % | deny week-13 % | check % | export %
+    reconcile week-13/1 % | export week-13 --output= | show week-13 --html= | import % | import x --as= | ls --agent=
+    agents % | compact week-13 --agent= | send week-13 x --attach= | send week-13 x --file=
+    """
+    argvs = [[word.replace("%", "") for word in line.split()] for line in empty.replace("\n", " | ").split(" | ")]
+    argvs = [argv for argv in argvs if argv]
+    for argv, (code, text) in zip(argvs, home.drive(argvs), strict=True):
+        assert (code, "is empty" in text) == (2, True), (argv, code, text)
+    assert trees.fingerprint(home.root) == before
+    # A text may be empty where it is one.
+    assert home.run("ls", "").code == home.run("rename", "week-13", "").code == 0

@@ -110,6 +110,25 @@ def test_streamed_text_is_shown_and_replaced_by_the_reply(
     ]
 
 
+def test_who_comes_when_a_reply_is_whole_sees_it_once(story: Callable[..., Any], watching: Callable[..., Any]) -> None:
+    """The file of the draft outlives its request, and is what a late viewer reads after the events."""
+    run = story().started()
+    run.asks_model(1, "turn-1")
+    run.model_says(1, "The answer.", calls=True)
+    run.tool(2, "turn-1", "query_sales", {})
+    watch = watching(now=run.now)
+    watch.tell(run)
+    watch.live.draft("The answer.")
+    watch.tick(1)
+    assert [each for each in watch.terminal.shown if "The answer." in each] == ["  The answer."]
+    run.tool_ends(2, result="1")
+    run.asks_model(3, "turn-2")
+    watch.tell(run)
+    watch.live.draft("Another")
+    watch.tick(1)
+    assert watch.terminal.shown[-1] == "    Another"
+
+
 def test_a_reply_that_is_not_the_report_after_all_is_told(
     story: Callable[..., Any], watching: Callable[..., Any]
 ) -> None:
