@@ -45,8 +45,8 @@ class Job(NamedTuple):
 
     `end_leftovers` ends every process that the run's tools left behind and returns the names of those that it could
     not end; it asks what it is given whether to kill them at once. `stop_children` does so for the runs that a call, or
-    any call, of this run began. `leave_now` is called at a second Ctrl-C, and does
-    not return. `signals` are those that came before.
+    any call, of this run began. `leave_now` is called at a second Ctrl-C or SIGTERM,
+    and does not return. `signals` are those that came before.
     """
 
     session: SessionDir
@@ -163,11 +163,22 @@ async def _heed_signals(job: Job, stretch: StoredStretch) -> None:
                 continue  # it waits for the user, or for another executor: it is not ours to stop any more
             if job.detached and number == signal.SIGTERM:
                 stretch.hand_over("shutdown")
-            elif job.signals:
+            elif _hurries(job.signals, number):
                 job.leave_now(number)
             else:
+                first = not job.signals
                 job.signals.append(number)
-                stretch.request_stop("signal", SIGNAL_WORDS[number], "signal", this_actor())
+                if first:
+                    stretch.request_stop("signal", SIGNAL_WORDS[number], "signal", this_actor())
+
+
+def _hurries(earlier: list[int], number: int) -> bool:
+    """Whether this signal is somebody's second: the run is left as it is.
+
+    SIGHUP is nobody's impatience: a terminal that is closed sends it several times (the kernel to its foreground, the
+    shell to its jobs, the service manager after SIGTERM), and nobody is left there to type the next command.
+    """
+    return number != signal.SIGHUP and any(each != signal.SIGHUP for each in earlier)
 
 
 @contextmanager
@@ -187,13 +198,15 @@ def _caught(numbers: Iterable[signal.Signals]) -> Iterator[MemoryObjectReceiveSt
     def pass_on(number: int, _: object) -> None:
         loop.call_soon_threadsafe(put, number)
 
-    for number in numbers:
-        signal.signal(number, pass_on)
+    former = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         yield receiver
     finally:
         for number in numbers:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        if signal.SIGHUP in former:
+            # A second one must not keep it from beginning the run that is next in the queue.
+            signal.signal(signal.SIGHUP, former[signal.SIGHUP])
         sender.close()
         receiver.close()
 

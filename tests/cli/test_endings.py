@@ -104,6 +104,17 @@ def _ctrl_c_twice(scene: Scene) -> None:
     assert time.monotonic() - pressed < 1.0
 
 
+def _then_hung_up(first: int) -> Callable[[Scene], None]:
+    """As a terminal that closes does it: the kernel signals its foreground, and the shell its jobs."""
+
+    def act(scene: Scene) -> None:
+        os.kill(scene.sending.pid, first)
+        scene.home.wait_for_event(scene.run, "run.cancel_requested")
+        os.kill(scene.sending.pid, signal.SIGHUP)
+
+    return act
+
+
 def _kill(scene: Scene) -> None:
     os.kill(scene.home.executor(scene.run), signal.SIGKILL)
     while scene.home.view(scene.run)["executor"] != "lost":
@@ -149,6 +160,12 @@ TABLE: dict[str, Ending] = {
     "SIGTERM": Ending(143, "cancelled", "SIGTERM", SIGNAL, act=_signal(signal.SIGTERM)),
     "SIGTERM, detached": Ending(0, "reconciling", act=_signal(signal.SIGTERM), ways=(DETACHED,)),
     "SIGHUP": Ending(129, "cancelled", "the terminal was closed", SIGNAL, act=_signal(signal.SIGHUP)),
+    "SIGHUP twice": Ending(
+        129, "cancelled", "(SIGHUP)", SIGNAL, agent="is deaf", act=_then_hung_up(signal.SIGHUP), ways=(PIPE,)
+    ),
+    "SIGTERM, SIGHUP": Ending(
+        143, "cancelled", "SIGTERM", SIGNAL, agent="is deaf", act=_then_hung_up(signal.SIGTERM), ways=(PIPE,)
+    ),
     "kill -9": Ending(137, "reconciling", act=_kill),
     "kill -9, and cancel": Ending(137, "cancelled", "", COMMAND, act=_kill_and_cancel, ways=(PIPE, DETACHED)),
     # One operation of it.
@@ -161,6 +178,7 @@ TOOLS: dict[str, tuple[str, dict[str, str]]] = {
     # Two children, one of them in a session of its own.
     "stays": ("setsid sleep 600 & sleep 600 & touch {ready}; {gate}", {}),
     "does not listen": ("trap '' TERM INT; touch {ready}; {gate}", {"grace": "30s"}),
+    "is deaf": ("trap '' TERM INT; touch {ready}; {gate}", {"grace": "300ms"}),
     "fails in its tool": ("echo no >&2; exit 3", {}),
     "may not": ("echo", {"approve": "deny"}),
     "fills the disk": ("head -c 50000 /dev/zero", {}),
@@ -171,7 +189,7 @@ TURNS: dict[str, list[dict[str, Any]]] = {
     "says nothing": [{"text": " \n"}],
     "asks": [{"ask": "which?"}],
 }
-HELD = ("stays", "does not listen")
+HELD = ("stays", "does not listen", "is deaf")
 STOPPED = ("cancelled", "timed_out")
 # Status on disk -> what the terminal shows of it, and what whoever only waits or watches exits with.
 SHOWN = {"completed": "✓ completed", "failed": "✗ failed", "cancelled": "■ cancelled", "timed_out": "✗ timed_out"}
