@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from agentrun import ids
 from agentrun.cli import output
 from agentrun.cli.options import Options
 from agentrun.cli.output import ReaderGone
@@ -13,6 +14,7 @@ from agentrun.commands.lookout import Lookout, Seen, seen
 from agentrun.records.views import SessionRow
 from agentrun.render.json import json_line, row_doc
 from agentrun.render.region import Region
+from agentrun.render.safe import folded
 from agentrun.render.tables import grouped_text, rows_text
 
 TYPE_CHECKING = False
@@ -53,9 +55,11 @@ class _Picture:
             return
         self._shown, self._drawn_at = shown, now
         self._lines = grouped_text(rows, screen).split("\n")[:-1] or ["no sessions"]
+        # A line that is an id alone is not cut for a narrow screen as the others are: half an id means nothing.
+        lines = [row for each in self._lines for row in (folded(each, screen.width) if ids.is_id(each) else [each])]
         # The cursor moves within the screen only; what has no room is what matters least.
         room = max(height - 1, 1)
-        cut = self._lines if len(self._lines) <= room else [*self._lines[: room - 1], "..."]
+        cut = lines if len(lines) <= room else [*lines[: room - 1], "..."]
         self._region.draw([], cut)
 
     def leave(self) -> None:

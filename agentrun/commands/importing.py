@@ -18,6 +18,8 @@ from agentrun.store.tree import Tree
 ARCHIVE = "archive"
 FORMATS = (ARCHIVE, claude_code.KIND, codex.KIND, llm_logs.KIND)
 _CHUNK = 1 << 20
+# What compressed files begin with (RFC 1952, RFC 8878, and the manuals of the others), and what unpacks them.
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh": "bzip2"}
 # Lines that are looked at to tell whose they are.
 _LOOKED_AT = 50
 
@@ -30,6 +32,9 @@ def kind_of(source: BinaryIO, path: str) -> str:
         return ARCHIVE
     if beginning.startswith(llm_logs.MAGIC):
         return llm_logs.KIND
+    for magic, program in _COMPRESSED.items():
+        if beginning.startswith(magic):
+            raise UsageError(f"{path} is compressed", hint=f"unpack it: {program} -dc FILE | agentrun import -")
     try:
         for line, _ in zip(lines_of(source), range(_LOOKED_AT), strict=False):
             if isinstance(line, dict) and codex.is_line(line):

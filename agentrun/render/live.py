@@ -18,7 +18,7 @@ from agentrun.records.run import Run
 from agentrun.records.views import RunDetail, RunView
 from agentrun.render import hints
 from agentrun.render.region import Region, Stream
-from agentrun.render.safe import excerpt, tail
+from agentrun.render.safe import excerpt, folded, tail
 from agentrun.render.theme import NOTE, QUESTION, USER, Screen, Span, Style, line, marked, run_status, say
 from agentrun.render.times import moment, running_time
 from agentrun.render.told import Told
@@ -219,8 +219,10 @@ def _question_rows(run: Run, screen: Screen) -> list[str]:
         return []
     text = excerpt(str(run.waiting_for.get("text") or ""), max(screen.width - 4, 1), unicode=screen.unicode)
     head = Span(f"  {text}", Style.CARE)
+    # Folded, since the terminal would put an id's last character in the place of one that has no room.
     commands = hints.how_to_answer(RunView(run, run.status, "alive"), screen)
-    return [line([Span("  "), marked(QUESTION, screen), head], screen, screen.width), *commands]
+    rows = [row for each in commands for row in folded(each, max(screen.width, 1))]
+    return [line([Span("  "), marked(QUESTION, screen), head], screen, screen.width), *rows]
 
 
 def _input_rows(waiting: list[Message], screen: Screen) -> list[str]:

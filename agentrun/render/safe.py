@@ -50,10 +50,10 @@ def tail(text: str, columns: int, lines: int, *, unicode: bool = True) -> list[s
     # Where folding begins moves in big steps only, so that growing text does not shift sideways all the time.
     step = columns * (lines + 1) * _CHARACTERS_PER_COLUMN
     beginning = max(len(text) // step - 1, 0) * step
-    folded: list[str] = []
+    pieces: list[str] = []
     for each in text[beginning:].rstrip("\n").split("\n")[-lines:]:
-        folded += _folded(shown_line(each.replace("\t", " "), unicode=unicode), columns)
-    return folded[-lines:]
+        pieces += folded(shown_line(each.replace("\t", " "), unicode=unicode), columns)
+    return pieces[-lines:]
 
 
 def escaped_in_json(line: str) -> str:
@@ -102,8 +102,8 @@ def padded(text: str, columns: int) -> str:
     return text + " " * (columns - columns_of(text))
 
 
-def _folded(text: str, columns: int) -> list[str]:
-    """Safe one-line `text` in pieces of at most `columns`."""
+def folded(text: str, columns: int) -> list[str]:
+    """Safe one-line `text` without colours, in pieces of at most `columns`."""
     pieces, start, used = [], 0, 0
     for end, step in enumerate(_steps(text)):
         if used + step > columns and end > start:

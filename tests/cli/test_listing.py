@@ -46,7 +46,9 @@ def test_a_terminal_shows_what_needs_the_user_first(home: Home) -> None:
     terminal = home.terminal("ls", "--no-color")
     assert terminal.end() == 0
     kinds = {session: kind for kind, session in named.items()}
-    shown = [kinds.get(line.split()[0], line) if line else "" for line in terminal.text.split("\n")]
+    *lines, hint = terminal.text.rstrip("\n").split("\n")
+    assert hint == "agentrun: take up what has lost its executor with: agentrun recover"
+    shown = [kinds.get(line.split()[0], line) if line else "" for line in lines]
     first, second, third = (part.split("\n") for part in "\n".join(shown).split("\n\n"))
     assert (first[0], set(first[1:])) == ("needs you", {"asking", "gone"})
     assert second == ["running", "busy"]
@@ -91,6 +93,16 @@ def test_a_terminal_is_drawn_again_when_something_changes(home: Home) -> None:
     terminal.press_ctrl("c")
     assert terminal.end() == 130
     assert terminal.text.count(session) == 1
+
+
+def test_a_narrow_screen_has_ids_that_are_whole(home: Home) -> None:
+    """The terminal would cut an id and put its last character behind: that reads like one, and is none."""
+    session = home.new("a title")
+    terminal = home.terminal("ls", "--watch", columns=20)
+    terminal.wait_for("no run")
+    assert session in "".join(row.strip() for row in terminal.text.split("\n"))
+    terminal.press_ctrl("c")
+    assert terminal.end() == 130
 
 
 def test_a_pipe_has_a_line_for_each_change(home: Home) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sqlite3
@@ -401,6 +402,12 @@ def test_what_nobody_can_tell_is_refused(data: bytes, taken: Callable[..., list[
         with pytest.raises(AgentrunError):
             taken(data, kind=kind)
     assert tree.session_ids() == []
+
+
+def test_what_is_compressed_is_told_with_how_to_unpack_it(taken: Callable[..., list[Taken]]) -> None:
+    with pytest.raises(UsageError, match="is compressed") as caught:
+        taken(gzip.compress(b"an archive"))
+    assert caught.value.hint == "unpack it: gzip -dc FILE | agentrun import -"
 
 
 def test_what_a_file_is_is_told_by_what_it_holds() -> None:

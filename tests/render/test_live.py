@@ -159,6 +159,19 @@ def test_a_reply_that_is_not_the_report_after_all_is_told(
     ]
 
 
+@pytest.mark.parametrize("columns", [20, 41, 60])
+def test_the_command_that_answers_is_whole_on_a_narrow_screen(
+    columns: int, story: Callable[..., Any], watching: Callable[..., Any]
+) -> None:
+    run = story().started()
+    run.message("assistant", "question", "Which?", question_id="q-1")
+    run.event("run.waiting_input", questionId="q-1", kind="question", text="Which?")
+    watch = watching(columns=columns, now=run.now)
+    watch.tell(run)
+    command = '  answer with: agentrun send session-0r5k "your answer"'
+    assert command in "".join(row.ljust(columns) for row in watch.terminal.shown)
+
+
 def test_an_open_question_is_shown_then_told_once(story: Callable[..., Any], watching: Callable[..., Any]) -> None:
     run = story().started()
     run.message("assistant", "question", "Which?", question_id="q-1")
