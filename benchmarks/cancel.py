@@ -1,7 +1,7 @@
 """From `agentrun cancel` returning until the executor has seen it, its tool is told, and the whole tree of it is gone.
 
 The tool is a process with two children; beside it a tool of a plug-in waits inside the executor, and notes when it is
-stopped: then the executor has seen it. A signal to the executor is what a user's `kill` is: the executor stores the
+stopped: then the executor has seen it. A signal to the executor is what a user's Ctrl-C is: the executor stores the
 intent itself, so that less is stored when it is sent. Polling is a program that looks for a file ten times a second and
 signals the tool, records nothing and has no executor. The last table is about whole commands, from the moment at which
 they are started; what `acpx cancel` talks to is an agent that waits.
@@ -131,8 +131,7 @@ def by_typing(stand: Stand, target: Target, executor: int, pids: list[int]) -> i
 
 
 def by_signal(stand: Stand, target: Target, executor: int, pids: list[int]) -> int:
-    # SIGINT is ignored by all that a shell script starts in the background.
-    os.kill(executor, signal.SIGTERM)
+    os.kill(executor, signal.SIGINT)
     return time.monotonic_ns()
 
 
@@ -206,6 +205,8 @@ def part(taken: Taken, which: int, *names: str) -> Taken:
 
 
 def measure(size: Size) -> str:
+    # What a shell script starts in the background ignores it, and so would the executors that are started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     stand = Stand(size.folder / "stand")
     hows = {CANCEL: by_command, SIGNAL: by_signal, POLLING: by_polling, TYPED: by_typing}
     ways: dict[str, Callable[[], list[float]]] = {name: partial(stopped_by, stand, how) for name, how in hows.items()}
