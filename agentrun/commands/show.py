@@ -119,7 +119,7 @@ class Standstill:
         return is_published or not is_executor_alive(self.run_dir.directory)
 
     def _is_left_alone(self, view: RunView) -> bool:
-        if not view.unattended:
+        if not (view.unattended or view.lost_ahead):
             self._unattended_since = None
             return False
         now = time.monotonic()

@@ -26,7 +26,8 @@ class RunView(NamedTuple):
     """A run as it stands now. `status` differs from `run.status` only where the executor is lost.
 
     `stop_asked` says that a cancel sentinel lies there which nobody has taken up; `overdue` that a deadline has passed;
-    `unattended` that its turn to begin has come, and nobody is there who begins it.
+    `unattended` that its turn to begin has come, and nobody is there who begins it; `lost_ahead` is the run that has
+    the slot it waits for, and has lost its executor.
     """
 
     run: Run
@@ -35,6 +36,7 @@ class RunView(NamedTuple):
     stop_asked: bool = False
     overdue: bool = False
     unattended: bool = False
+    lost_ahead: str | None = None
 
     @property
     def words(self) -> str:
@@ -51,6 +53,7 @@ class RunView(NamedTuple):
             "stopAsked": self.stop_asked,
             "overdue": self.overdue,
             "unattended": self.unattended,
+            "lostAhead": self.lost_ahead,
         }
 
 

@@ -20,6 +20,7 @@ def attention(view: RunView, screen: Screen, now: float | None = None) -> list[s
     return [
         *_executor(view, screen),
         *_unattended(view, screen),
+        *_lost_ahead(view, screen),
         *_survivors(view, screen),
         *_stop_asked(view, screen),
         *_overdue(view, screen),
@@ -129,6 +130,17 @@ def _unattended(view: RunView, screen: Screen) -> list[str]:
         _marked(NOTE, what, screen),
         _hint("if it stays so, begin it with", f"resume {name}"),
         _hint("or give it up with", f"cancel {name}"),
+    ]
+
+
+def _lost_ahead(view: RunView, screen: Screen) -> list[str]:
+    if view.lost_ahead is None:
+        return []
+    ahead = f"{say(view.run.session_id, screen)}/{say(view.lost_ahead, screen)}"
+    return [
+        _marked(NOTE, f"it waits behind {ahead}, whose executor is gone", screen),
+        _hint("see what that needs with", f"show {ahead}"),
+        _hint("or give this one up with", f"cancel {full_id(view, screen)}"),
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from agentrun import ids
-from agentrun.errors import CorruptRecord
+from agentrun.errors import CorruptRecord, NotFound
 from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc, decode
 from agentrun.records.event import Event
@@ -118,11 +118,22 @@ class RunReader:
             status = RunStatus.RECONCILING
             run = run._replace(unread_events=self.unread(run))
         overdue = self.is_used_up(run) if executor == "lost" else is_overdue(run)
-        unattended = executor == "none" and status is RunStatus.QUEUED and self._may_begin()
-        return RunView(run, status, executor, self.stop_is_asked(run), overdue, unattended)
+        if status is not RunStatus.QUEUED:
+            return RunView(run, status, executor, self.stop_is_asked(run), overdue)
+        holder = slot_holder(self.session_directory)
+        if holder is None or holder == self.run_id:
+            return RunView(run, status, executor, self.stop_is_asked(run), overdue, unattended=executor == "none")
+        lost_ahead = holder if self._has_lost_executor(holder) else None
+        return RunView(run, status, executor, self.stop_is_asked(run), overdue, lost_ahead=lost_ahead)
 
-    def _may_begin(self) -> bool:
-        return slot_holder(self.session_directory) in (self.run_id, None)
+    def _has_lost_executor(self, run_id: str) -> bool:
+        """Whether that run of the same session has; False where that cannot be told."""
+        try:
+            directory = self.session_directory.open(layout.RUNS).open(run_id)
+            other = RunReader(self.account, self.session_id, run_id, self.session_directory, directory, lambda: None)
+            return other.executor_of(other.load()) == "lost"
+        except (NotFound, CorruptRecord):
+            return False
 
     def executor_of(self, run: Run) -> Executor:
         """Who drives `run`: `none` where nobody has to, `lost` where somebody should."""

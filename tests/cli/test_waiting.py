@@ -145,6 +145,36 @@ def test_a_queued_run_that_nobody_begins_is_not_waited_for(home: Home, unattende
         assert f"agentrun resume {unattended}" in ended.said
 
 
+@pytest.fixture
+def behind(home: Home, held: str, until: Until) -> str:
+    """A run that is queued behind one whose executor was killed."""
+    queued = home.detach(held.partition("/")[0], "quick", "--if-busy", "queue")
+    assert home.view(queued)["lostAhead"] is None
+    os.kill(home.executor(held), signal.SIGKILL)
+    until(lambda: home.view(held)["executor"] == "lost", "its executor has gone")
+    return str(queued)
+
+
+def test_a_run_queued_behind_a_lost_one_says_so(home: Home, held: str, behind: str) -> None:
+    # covers A58 B40
+    assert home.view(behind)["status"] == "queued"
+    assert home.view(behind)["lostAhead"] == "run-1"
+    shown = home.run("show", behind)
+    assert f"agentrun show {held}" in shown.text + shown.said
+    assert home.run("cancel", held).code == 0
+    home.wait_for_status(behind, "completed")
+    assert home.view(behind)["lostAhead"] is None
+
+
+@pytest.mark.exhaustive
+def test_a_run_queued_behind_a_lost_one_is_not_waited_for(home: Home, held: str, behind: str) -> None:
+    # Each looks at it for ten seconds: somebody may be about to take up the run ahead.
+    for waiting in [home.start(*command, behind) for command in (["wait"], ["show", "-f"])]:
+        ended = waiting.end()
+        assert ended.code == 6
+        assert f"agentrun show {held}" in ended.said
+
+
 def test_when_the_time_runs_out_it_says_which_are_not_over(home: Home, held: str) -> None:
     over = _begin(home, "quick")
     home.wait_for_status(over, "completed")
