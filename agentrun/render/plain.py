@@ -18,7 +18,7 @@ from agentrun.render import hints
 from agentrun.render.safe import excerpt, padded, shown, shown_line
 from agentrun.render.theme import Screen, Span, Style, line, run_status, say
 from agentrun.render.times import age, between, duration, moment
-from agentrun.render.transcript import attached_lines, block, conversation, run_head, usage_words
+from agentrun.render.transcript import attached_lines, block, conversation, counted, run_head, usage_words
 
 __all__ = [
     "about_text",
@@ -72,7 +72,7 @@ def about_text(session: Session, screen: Screen) -> str:
 def question_text(session: Session, messages: int, runs: int, screen: Screen) -> str:
     """Asks whether a session may be removed; the cursor stays behind it."""
     name = f'{say(session.session_id, screen)} "{say(session.title, screen)}"'
-    return f"remove {name} with {messages} messages and {runs} runs, for good? [y/N] "
+    return f"remove {name} with {counted(messages, 'message')} and {counted(runs, 'run')}, for good? [y/N] "
 
 
 def run_text(detail: RunDetail, screen: Screen, now: float | None = None) -> str:

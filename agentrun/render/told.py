@@ -73,6 +73,11 @@ class Told:
             lines += self._release()
         operation = self._fold(event)
         lines += happened(event, operation, screen)
+        seq = event.payload.get("messageSeq")
+        if event.type == E.RUN_INPUT_RECEIVED and "approved" in event.payload and type(seq) is int:
+            # What settles a call goes to no turn: it is taken now.
+            self._turns[seq] = None
+            lines += self._taken(seq, screen)
         if event.type == E.INPUT_DELIVERED:
             for seq in event.payload.get("messageSeqs") or ():
                 self._turns[seq] = event.payload.get("turnId")

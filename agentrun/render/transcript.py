@@ -53,7 +53,7 @@ def usage_words(usage: Doc) -> list[str]:
         (usage.get("retries"), "retry"),
         (sum(tokens), "token"),
     )
-    words = [_counted(number, word) for number, word in counts if isinstance(number, int) and number]
+    words = [counted(number, word) for number, word in counts if isinstance(number, int) and number]
     cost = usage.get("costUsd")
     return [*words, f"${cost:.4f}"] if isinstance(cost, int | float) and cost > 0 else words
 
@@ -238,7 +238,8 @@ def _run_time(run: Run, now: float) -> str:
     return duration((now if ended is None else ended) - begun)
 
 
-def _counted(number: int, word: str) -> str:
+def counted(number: int, word: str) -> str:
+    """`1 run`, `2 runs`, `1,000 retries`."""
     if number == 1:
         return f"1 {word}"
     return f"{number:,} {word[:-1]}ies" if word.endswith("y") else f"{number:,} {word}s"

@@ -69,9 +69,11 @@ class Staging:
             self.check_free(name)
             _sync_all(self.directory.open(name))
         # The list is in the order of the notes: what changed last must come first again, whatever the ids are.
-        for name in sorted(names, key=self._changed_at):
+        ordered = sorted(names, key=self._changed_at)
+        for name in ordered:
             # The hint comes first, as with any new session: one that the list does not know would be lost to the eye.
-            self._activity.note(name, durable=True)
+            # One sync for all: who is interrupted between two of these steps has some sessions and not others.
+            self._activity.note(name, durable=name == ordered[-1])
             if not self.directory.move(name, name, into=self._sessions):
                 raise name_taken(name, _OTHER_NAME)
         self._sessions.sync()

@@ -159,6 +159,19 @@ def test_a_reply_that_is_not_the_report_after_all_is_told(
     ]
 
 
+def test_an_approval_that_was_given_waits_for_nothing(story: Callable[..., Any], watching: Callable[..., Any]) -> None:
+    """No turn takes it: the call that it allows goes on at once."""
+    run = story().started()
+    run.tool(1, "turn-1", "order", {})
+    run.event("run.waiting_input", questionId="q-1", kind="approval", text="May it?", operationId="op-1")
+    run.message("user", "answer", "approved: fine", question_id="q-1")
+    run.event("run.input_received", questionId="q-1", messageSeq=2, approved=True)
+    watch = watching(now=run.now)
+    watch.tell(run)
+    assert not [each for each in watch.terminal.shown if "waiting" in each]
+    assert watch.terminal.shown[-4:-2] == ["› #2 answer  delivered", "  approved: fine"]
+
+
 @pytest.mark.parametrize("columns", [20, 41, 60])
 def test_the_command_that_answers_is_whole_on_a_narrow_screen(
     columns: int, story: Callable[..., Any], watching: Callable[..., Any]

@@ -77,6 +77,11 @@ def test_a_cancelled_run_shows_what_it_left(story: Callable[..., Any], plain_scr
     )
 
 
+def test_one_run_is_no_runs(story: Callable[..., Any], plain_screen: Screen) -> None:
+    asked = plain.question_text(story().session("old figures"), 1000, 1, plain_screen)
+    assert asked.endswith(" with 1,000 messages and 1 run, for good? [y/N] ")
+
+
 def test_a_waiting_run_says_how_to_answer(story: Callable[..., Any], plain_screen: Screen) -> None:
     run = story().started()
     run.message("assistant", "question", "Which?\nAll?", question_id="q-1")
