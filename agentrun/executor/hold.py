@@ -15,7 +15,7 @@ import anyio
 
 from agentrun import clock
 from agentrun.agent.checks import Check
-from agentrun.errors import FencedOut
+from agentrun.errors import FencedOut, StorageFailed
 from agentrun.executor.audience import Audience
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.executor.stopwatch import Stopwatch
@@ -83,6 +83,7 @@ class Hold:
         if not self._has_lock and self._liveness is not None:
             # An executor elsewhere had it that was fenced out; once it has let go, the lock shows that we live.
             self._has_lock = has_liveness(self.run_dir.directory, self._liveness)
+        self._check_there()
         if self.run_dir.has_news():
             with self._recording() as writer:
                 self._going_on(writer)
@@ -90,6 +91,12 @@ class Hold:
             self.scope.cancel()
             return True
         return False
+
+    def _check_there(self) -> None:
+        """Raises StorageFailed if somebody removed the run's directory: no command finds and stops the run any more."""
+        directory = self.run_dir.directory
+        if directory.fd >= 0 and os.fstat(directory.fd).st_nlink == 0:
+            raise StorageFailed(f"{directory.path}: it was removed while {self.run_dir.name} was executed")
 
     def show_messages(self) -> None:
         """Tells the audience of the run's messages that it has not been told of."""

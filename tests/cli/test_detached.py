@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,16 @@ def test_a_killed_executor_is_noticed_and_its_run_can_be_ended(home: Home, worki
     assert home.run("send", working, "again", "--detach").code == 0
     home.open_gate()
     home.wait_for_status(f"{working}/run-2", "completed")
+
+
+def test_a_run_whose_directory_is_removed_by_hand_does_not_go_on(home: Home, working: str, until: Until) -> None:
+    # covers A46
+    run = home.detach(working, "analyse")
+    home.wait_for_event(run, "tool.started")
+    executor = home.executor(run)
+    shutil.rmtree(home.run_dir(run).parent.parent)
+    until(lambda: not Path(f"/proc/{executor}").exists(), "its executor has gone")
+    assert home.marked(working) == []
 
 
 def test_two_detached_runs_in_one_session_come_after_each_other(home: Home, working: str) -> None:

@@ -145,10 +145,13 @@ async def _ended(
     *,
     timed_out: bool = False,
 ) -> Outcome:
-    if before:
-        await _while_reading(running, before)
-    running.hold_output()
-    survivors = await end_tree(tree, grace, running.pump)
+    try:
+        if before:
+            await _while_reading(running, before)
+    finally:
+        # Also if that failed, as where the tree of files is gone: the tool is ended all the same.
+        running.hold_output()
+        survivors = await end_tree(tree, grace, running.pump)
     return await running.finish(survivors, timed_out=timed_out)
 
 
