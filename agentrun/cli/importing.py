@@ -70,16 +70,17 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 
 
 def _tell(options: Options, path: str, kind: str, done: Unpacked | Taken, remarks: Sequence[str]) -> None:
-    session = done.session
+    session, is_here_already = done.session, isinstance(done, Unpacked) and done.is_here_already
     if options.json:
         about: Doc = {"sessionId": session.session_id, "format": kind, "from": path, "title": session.title}
         counts: Doc = {"messages": done.messages, "runs": done.runs}
         passed_over = done.passed_over if isinstance(done, Taken) else {}
-        output.out_bytes(
-            json_line({"imported": about | counts | {"passedOver": passed_over, "remarks": list(remarks)}})
-        )
+        more: Doc = {"passedOver": passed_over, "hereAlready": is_here_already, "remarks": list(remarks)}
+        output.out_bytes(json_line({"imported": about | counts | more}))
         return
     output.out(f"{session.session_id}\n")
+    if is_here_already:
+        output.note(f"{session.session_id} is here already, byte for byte the same; it was left as it is")
     for remark in remarks:
         output.note(remark)
 

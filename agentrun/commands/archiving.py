@@ -28,12 +28,16 @@ class Packed(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """A session that came out of an archive; `remarks` are what its user should know."""
+    """A session that came out of an archive; `remarks` are what its user should know.
+
+    One that `is_here_already` was in the tree, byte for byte, and was passed over.
+    """
 
     session: Session
     messages: int
     runs: int
     remarks: tuple[str, ...]
+    is_here_already: bool = False
 
 
 def pack(tree: Tree, session: SessionDir, out: BinaryIO) -> Packed:
@@ -58,15 +62,15 @@ def pack_all(tree: Tree, out: BinaryIO) -> Packed:
 
 
 def take_out(tree: Tree, source: BinaryIO, path: str, new_id: str | None) -> list[Unpacked]:
-    """Takes all sessions out of an archive, all of them or none. Executes nothing.
+    """Takes all sessions out of an archive, all of them or none; passes over what is here. Executes nothing.
 
     Raises NameTaken, Denied, CorruptRecord, StorageFailed: see `store.archive.unpacking`.
     """
     with tree.staging() as staging:
         session_ids = unpack(staging, source, path, new_id)
         unpacked = [_about(staging, session_id) for session_id in session_ids]
-        staging.publish(session_ids)
-    return unpacked
+        there = staging.publish(session_ids)
+    return [each._replace(is_here_already=each.session.session_id in there) for each in unpacked]
 
 
 def _about(staging: Staging, session_id: str) -> Unpacked:

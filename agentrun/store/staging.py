@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
 
-from agentrun.errors import AgentrunError, Denied, NotFound
+from agentrun.errors import AgentrunError, CorruptRecord, Denied, NotFound
 from agentrun.store import layout
 from agentrun.store.activity import Activity
+from agentrun.store.archive.packing import digest
 from agentrun.store.building import name_taken
 from agentrun.store.disk import Directory
 from agentrun.store.locks import is_executor_alive, take_liveness
@@ -62,11 +63,16 @@ class Staging:
         """`text` about something in here as it will be true once it is published."""
         return text.replace(f"/{self._name}/", "/")
 
-    def publish(self, session_ids: Iterable[str]) -> None:
-        """Takes the sessions into the tree, durable, each in one step. Raises NameTaken, StorageFailed."""
-        names = list(session_ids)
+    def publish(self, session_ids: Iterable[str]) -> frozenset[str]:
+        """Takes the sessions into the tree, durable, each in one step; returns those that were there already.
+
+        One that is there byte for byte is passed over: whoever was interrupted in here only has to repeat it.
+        Raises StorageFailed, and NameTaken for one that is there and differs, before any is taken in.
+        """
+        wanted = list(session_ids)
+        there = frozenset(name for name in wanted if self._is_there(name))
+        names = [name for name in wanted if name not in there]
         for name in names:
-            self.check_free(name)
             _sync_all(self.directory.open(name))
         # The list is in the order of the notes: what changed last must come first again, whatever the ids are.
         ordered = sorted(names, key=self._changed_at)
@@ -76,7 +82,21 @@ class Staging:
             self._activity.note(name, durable=name == ordered[-1])
             if not self.directory.move(name, name, into=self._sessions):
                 raise name_taken(name, _OTHER_NAME)
+        if not names:
+            # Whoever put them there was perhaps cut off before it made them last.
+            self._activity.account.sync_file(layout.ACTIVITY)
         self._sessions.sync()
+        return there
+
+    def _is_there(self, session_id: str) -> bool:
+        """Whether the tree has this very session. Raises NameTaken if it has another one of that name."""
+        if self._sessions.stat(session_id) is None:
+            return False
+        staged = digest(self.directory.open(session_id))
+        with suppress(NotFound, Denied, CorruptRecord):  # what cannot be packed is in no archive either
+            if digest(self._sessions.open(session_id)) == staged:
+                return True
+        raise name_taken(session_id, _OTHER_NAME)
 
     def _changed_at(self, session_id: str) -> str:
         try:

@@ -69,7 +69,7 @@ def test_a_whole_account_goes_into_one_file_but_for_what_goes_on(home: Home) -> 
     assert [each["imported"]["sessionId"] for each in taken.docs] == sorted([first, busy])
     assert taken.docs[0]["imported"] == {
         "sessionId": first, "format": "archive", "from": str(path), "title": "one", "messages": 2, "runs": 1,
-        "passedOver": {}, "remarks": [],
+        "passedOver": {}, "hereAlready": False, "remarks": [],
     }  # fmt: skip
     assert content(home, "else") == content(home, "root")
     assert len(home.run("ls", "--json", *there).docs) == 2
@@ -85,8 +85,12 @@ def test_a_backup_comes_back_in_the_order_in_which_its_sessions_changed(home: Ho
     assert home.run("import", path, *there).text == "a\nm\nz\n"
     order = [[each["session"]["sessionId"] for each in home.run("ls", "--json", *at).docs] for at in ((), there)]
     assert order == [["m", "a", "z"]] * 2
+    # The same once more, as after an import that was cut off: what is here already is passed over, and said.
     again = home.run("import", path, *there)
-    assert (again.code, "--root DIR" in again.said) == (7, True)
+    assert (again.code, again.text, again.said.count("is here already")) == (0, "a\nm\nz\n", 3)
+    assert home.run("rename", "m", "mine", *there).code == 0
+    again = home.run("import", path, *there)
+    assert (again.code, again.out, "--root DIR" in again.said) == (7, b"", True)
 
 
 def test_an_id_in_use_is_refused_and_another_can_be_chosen(home: Home) -> None:
@@ -94,6 +98,11 @@ def test_an_id_in_use_is_refused_and_another_can_be_chosen(home: Home) -> None:
     assert home.run("send", session, "go").code == 0
     path = str(home.path / "a.tar")
     assert home.run("export", session, "-o", path).code == 0
+    before = content(home, "root")
+    again = home.run("import", path, "--json")
+    assert (again.code, again.docs[0]["imported"]["hereAlready"]) == (0, True)
+    assert content(home, "root") == before
+    assert home.run("rename", session, "other").code == 0
     before = content(home, "root")
     again = home.run("import", path)
     assert (again.code, again.out) == (7, b"")

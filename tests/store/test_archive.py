@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -112,7 +113,7 @@ def test_under_another_id_everything_is_of_that_id(tree: Tree, session: SessionD
         unpack(other, both.getvalue(), "s3")
 
 
-def test_an_id_that_is_in_use_is_refused_and_nothing_changes(tree: Tree, session: SessionDir, other: Tree) -> None:
+def test_a_session_that_differs_is_refused_and_nothing_changes(tree: Tree, session: SessionDir, other: Tree) -> None:
     tree.create_session(session_id="s0")
     out = io.BytesIO()
     assert pack_all(tree, out).session_ids == ("s0", "s1")
@@ -382,6 +383,57 @@ def test_an_import_that_is_killed_leaves_nothing_that_anybody_sees(
         assert unpack(other, data) == ["s1"]
         assert [name for _, name in other.strangers()] == [os.path.basename(staging.directory.path)]
     assert list(check_tree(other, repair=False)) == []
+
+
+KILLED_BETWEEN = """
+import os, sys
+from agentrun.store.disk import Directory
+from agentrun.store.tree import Tree
+from tests.store.test_archive import unpack
+move, moved = Directory.move, []
+def move_or_die(self, *names, **where):
+    if len(moved) == 2:
+        os.kill(os.getpid(), 9)
+    moved.append(names)
+    return move(self, *names, **where)
+Directory.move = move_or_die
+unpack(Tree(sys.argv[1], "ann"), open(sys.argv[2], "rb").read())
+"""
+
+
+def killed_between_two_names(other: Tree, path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", KILLED_BETWEEN, other.root, path], cwd=root, check=False)
+    assert done.returncode == -9
+
+
+@pytest.mark.slow
+def test_a_backup_that_was_cut_off_between_two_sessions_is_completed_by_importing_it_again(
+    tree: Tree, lived: SessionDir, other: Tree, tmp_path: Path
+) -> None:
+    for name in ("s0", "s2", "s3"):
+        trees.completed(tree.create_session(session_id=name))
+    path = tmp_path / "a.tar"
+    with path.open("wb") as file:
+        pack_all(tree, file)
+    killed_between_two_names(other, path)
+    there = set(other.session_ids())
+    assert len(there) == 2
+    with path.open("rb") as file:
+        taken = take_out(other, file, "a.tar", None)
+    assert {each.session.session_id for each in taken if each.is_here_already} == there
+    assert content(other) == content(tree)
+    assert list(other.recent_ids()) == list(tree.recent_ids())
+    assert list(check_tree(other, repair=False)) == list(check_tree(tree, repair=False))
+    # Once more changes nothing; what differs by one byte is refused, before anything is taken in.
+    assert unpack(other, path.read_bytes()) == ["s0", "s1", "s2", "s3"]
+    shutil.rmtree(other.path_of("s0"))
+    scratch = Path(other.path_of("s1"), "runs", "run-1", "scratch", "tool.sh")
+    scratch.write_text("#!/bin/ss\n")
+    before = content(other)
+    with pytest.raises(NameTaken, match="s1"):
+        unpack(other, path.read_bytes())
+    assert content(other) == before
 
 
 @pytest.fixture

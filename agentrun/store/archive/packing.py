@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from agentrun.errors import SlotTaken
 from agentrun.records.codec import encode_document
@@ -18,6 +18,13 @@ from agentrun.store.sessions import SessionDir
 
 _CHUNK = 1 << 20
 _ANY = 1 << 30
+
+
+class _Out(Protocol):
+    """What is written into, in order."""
+
+    def write(self, data: bytes, /) -> object:
+        """Takes all of `data`."""
 
 
 class Packer:
@@ -46,41 +53,66 @@ class Packer:
                 )
             name = session.session_id.encode()
             self._out.write(header(name, 0, is_directory=True))
-            self._add_all(session.directory, name, ())
+            _add_all(self._out, session.directory, name, (), self.left_out)
 
     def finish(self) -> None:
         """Writes the end, without which an archive is not whole."""
         self._out.write(END)
 
-    def _add_all(self, directory: Directory, path: bytes, place: tuple[str, ...]) -> None:
-        for name in sorted(directory.names(), key=os.fsencode):
-            here, full = (*place, name), path + b"/" + os.fsencode(name)
-            found = directory.stat(name)
-            if found is None or _is_passing(here):
-                continue
-            is_ours = found.st_uid == os.geteuid()
-            if is_ours and stat.S_ISDIR(found.st_mode) and len(here) < DEEPEST:
-                self._out.write(header(full, 0, is_directory=True))
-                with directory.open(name) as below:
-                    self._add_all(below, full, here)
-            elif is_ours and stat.S_ISREG(found.st_mode):
-                self._add_file(directory, name, full, in_scratch=_is_in_scratch(here))
-            else:
-                self.left_out.append(directory.at(name))
 
-    def _add_file(self, directory: Directory, name: str, full: bytes, *, in_scratch: bool) -> None:
-        # What tools make may have several names; what agentrun makes has one.
-        fd = directory.open_file(name, names=_ANY if in_scratch else 1)
-        if fd is None:
-            return
-        try:
-            found = os.fstat(fd)
-            self._out.write(header(full, found.st_size, is_executable=bool(found.st_mode & 0o100)))
-            for piece in _exactly(fd, found.st_size, directory.at(name)):
-                self._out.write(piece)
-            self._out.write(padding(found.st_size))
-        finally:
-            os.close(fd)
+def _add_all(out: _Out, directory: Directory, path: bytes, place: tuple[str, ...], left_out: list[str]) -> None:
+    """Packs what is below `directory` as `path`; adds to `left_out` what cannot be packed."""
+    for name in sorted(directory.names(), key=os.fsencode):
+        here, full = (*place, name), path + b"/" + os.fsencode(name)
+        found = directory.stat(name)
+        if found is None or _is_passing(here):
+            continue
+        is_ours = found.st_uid == os.geteuid()
+        if is_ours and stat.S_ISDIR(found.st_mode) and len(here) < DEEPEST:
+            out.write(header(full, 0, is_directory=True))
+            with directory.open(name) as below:
+                _add_all(out, below, full, here, left_out)
+        elif is_ours and stat.S_ISREG(found.st_mode):
+            _add_file(out, directory, name, full, in_scratch=_is_in_scratch(here))
+        else:
+            left_out.append(directory.at(name))
+
+
+def _add_file(out: _Out, directory: Directory, name: str, full: bytes, *, in_scratch: bool) -> None:
+    # What tools make may have several names; what agentrun makes has one.
+    fd = directory.open_file(name, names=_ANY if in_scratch else 1)
+    if fd is None:
+        return
+    try:
+        found = os.fstat(fd)
+        out.write(header(full, found.st_size, is_executable=bool(found.st_mode & 0o100)))
+        for piece in _exactly(fd, found.st_size, directory.at(name)):
+            out.write(piece)
+        out.write(padding(found.st_size))
+    finally:
+        os.close(fd)
+
+
+class _Digest:
+    """Takes what a packer writes, and keeps the hash of it."""
+
+    def __init__(self) -> None:
+        import hashlib  # here: importing needs it for what is there already, and for nothing else
+
+        self.sha256 = hashlib.sha256()
+
+    def write(self, data: bytes, /) -> None:
+        self.sha256.update(data)
+
+
+def digest(directory: Directory) -> bytes:
+    """The hash of what of a session's directory goes into an archive; the same for the same content.
+
+    Nobody is locked out: whoever writes meanwhile makes it another one. Raises Denied for a file with several names.
+    """
+    out = _Digest()
+    _add_all(out, directory, b"", (), [])
+    return out.sha256.digest()
 
 
 def _exactly(fd: int, size: int, path: str) -> Iterator[bytes]:

@@ -35,8 +35,8 @@ Rewrite = Callable[[Iterator[bytes]], Iterator[bytes]]
 def unpack(staging: Staging, source: BinaryIO, path: str, new_id: str | None = None) -> list[str]:
     """Unpacks the sessions of the archive that `source` holds into `staging`; their ids, in the order of the archive.
 
-    With `new_id` there must be one session, which gets that id. Raises NameTaken for an id that is in use, Denied for
-    an archive of another account and for what must not be unpacked, CorruptRecord if it is no whole archive.
+    With `new_id` there must be one session, which gets that id. Raises Denied for an archive of another account and for
+    what must not be unpacked, CorruptRecord if it is no whole archive.
     """
     unpacking = _Unpacking(staging, path, new_id)
     every = members(source, path)
@@ -102,7 +102,6 @@ class _Unpacking:
         if self._new_id is not None and self.session_ids:
             raise UsageError(f"{self._path} has several sessions; one id cannot be given to all of them")
         name = self._new_id or session_id
-        self._staging.check_free(name)
         if not self._staging.directory.make(name):
             raise self._refused(member, "stands there twice")
         self.session_ids.append(name)
