@@ -410,6 +410,13 @@ def test_what_is_compressed_is_told_with_how_to_unpack_it(taken: Callable[..., l
     assert caught.value.hint == "unpack it: gzip -dc FILE | agentrun import -"
 
 
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(taken: Callable[..., list[Taken]]) -> None:
+    """Editors put one there. It is one in the first line only."""
+    mark = b"\xef\xbb\xbf"
+    (done,) = taken(mark + lines(CLAUDE[0], said("go", "00:00.000"), mark + b"{}\n"))
+    assert (done.session.title, done.passed_over) == ("The parser", {"unreadable line": 1})
+
+
 def test_what_a_file_is_is_told_by_what_it_holds() -> None:
     for sample, kind in ((CLAUDE, "claude-code"), (CODEX, "codex")):
         source = io.BytesIO(lines({"type": "mode"}, *sample))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import BinaryIO
@@ -18,7 +19,9 @@ TORN = "unfinished last line"
 
 def lines_of(source: BinaryIO) -> Iterator[Doc | str]:
     """The objects of the file, line by line; in place of a line that is none, a word for what it is."""
+    mark = codecs.BOM_UTF8  # editors begin a file with one
     while line := source.readline(LONGEST):
+        line, mark = line.removeprefix(mark), b""
         if len(line) >= LONGEST and not line.endswith(b"\n"):
             while (rest := source.readline(LONGEST)) and not rest.endswith(b"\n"):
                 pass
