@@ -21,20 +21,23 @@ SESSION_PREFIX = "session-"
 _RUN_PREFIX = "run-"
 
 
-def checked_id(text: str, what: str) -> str:
-    """`text` itself if it may become one path component. Raises Denied naming `what` it should have been."""
+def checked_id(text: str, what: str, hint: str | None = None) -> str:
+    """`text` itself if it may become one path component.
+
+    Raises Denied naming `what` it should have been; without a `hint` it proposes an id that reads like `text`.
+    """
     if not is_id(text):
         article = "an" if what[0] in "aeiou" else "a"
-        near = _near(text)
+        near = near_id(text)
         raise Denied(
             f"{text[:80]!r} is not {article} {what} id: letters, digits, '.', '_' and '-', at most 64, "
             "beginning with a letter or digit",
-            hint=f"this is one: {near}" if near else None,
+            hint=hint or (f"this is one: {near}" if near else None),
         )
     return text
 
 
-def _near(text: str) -> str:
+def near_id(text: str) -> str:
     """An id that reads like `text`, if there is one."""
     kept = "".join(each if each in _LATER else "-" for each in text[:_LONGEST])
     return kept.strip("._-") if any(each in _FIRST for each in text) else ""

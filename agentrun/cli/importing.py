@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -60,13 +61,20 @@ def _opened(path: str) -> Iterator[BinaryIO]:
             raise UsageError(f"{path!r} is no regular file", hint="to read from a pipe: agentrun import -")
         file = open(path, "rb")  # noqa: SIM115 - closed below
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound(f"{path}: {os.strerror(error.errno or 0)}") from error
+        raise NotFound(f"{path}: {os.strerror(error.errno or 0)}", hint=_where_to_look(path)) from error
     except ValueError as error:
         raise UsageError(f"{path!r} cannot be a file: {error}") from error
     except OSError as error:
         raise StorageFailed(f"{path}: {os.strerror(error.errno or 0)}") from error
     with file:
         yield file
+
+
+def _where_to_look(path: str) -> str:
+    folder = os.path.dirname(path)
+    while folder and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return f"see what is there: ls {shlex.quote(folder or '.')}"
 
 
 def _tell(options: Options, path: str, kind: str, done: Unpacked | Taken, remarks: Sequence[str]) -> None:

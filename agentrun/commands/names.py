@@ -34,7 +34,7 @@ def find(tree: Tree, text: str) -> Target:
     session = tree.find(name)
     if not slash:
         return Target(session, None)
-    return Target(session, session.run(run_name(run)).run_id)
+    return Target(session, session.run(run_name(run, f"see its runs with: agentrun show {session.session_id}")).run_id)
 
 
 def find_session(tree: Tree, text: str) -> Target:
@@ -47,7 +47,7 @@ def find_session(tree: Tree, text: str) -> Target:
     return target
 
 
-def run_name(text: str) -> str:
+def run_name(text: str, hint: str | None = None) -> str:
     """`run-3` for `run-3` and for `3`. Raises Denied."""
     number = ids.run_number(f"run-{text}")
-    return ids.run_id(number) if number else ids.checked_id(text, "run")
+    return ids.run_id(number) if number else ids.checked_id(text, "run", hint)

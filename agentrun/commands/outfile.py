@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentrun.errors import NameTaken, UsageError
+from agentrun.errors import NameTaken, NotFound, UsageError
 from agentrun.store.disk import speaking_of
 
 TYPE_CHECKING = False
@@ -30,9 +31,13 @@ def new_file(path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
     _check_free(path, overwrite=overwrite)
     folder, name = os.path.split(os.path.abspath(path))
     temporary = os.path.join(folder, f".{name[:200]}.new-{os.getpid()}")
-    with speaking_of(path):
-        # Private until its user says otherwise: a conversation may hold anything.
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with speaking_of(path):
+            # Private until its user says otherwise: a conversation may hold anything.
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except NotFound as error:
+        wanted = shlex.quote(os.path.dirname(path) or ".")
+        raise NotFound(str(error), hint=f"make its directory: mkdir -p {wanted}") from error
     try:
         with speaking_of(path), os.fdopen(fd, "wb") as file:
             yield file

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 LAST = "@last"
 
 
+_SEE = "see what there is with: agentrun ls"
+
+
 class Tree:
     """The sessions of `account` (default: the effective user's) under `root`. Nothing is made before it is needed."""
 
@@ -105,9 +108,7 @@ class Tree:
     def session(self, session_id: str) -> SessionDir:
         """The session with exactly this id. Raises NotFound, Denied."""
         ids.checked_id(session_id, "session")
-        missing = NotFound(
-            f"there is no session {session_id} in {self.root}", hint="see what there is with: agentrun ls"
-        )
+        missing = NotFound(f"there is no session {session_id} in {self.root}", hint=_SEE)
         sessions = self._sessions()
         if sessions is None or sessions.is_foreign(session_id):
             raise missing
@@ -126,8 +127,11 @@ class Tree:
             if newest is None:
                 raise NotFound(f"there is no session in {self.root} yet", hint="make one with: agentrun new")
             return self.session(newest)
-        ids.checked_id(text, "session")
         sessions = self._sessions()
+        near = "" if ids.is_id(text) else ids.near_id(text)
+        is_near = bool(near) and sessions is not None and sessions.stat(near) is not None
+        # What only reads like an id is proposed if there is a session of that name.
+        ids.checked_id(text, "session", None if is_near else _SEE)
         if sessions is not None and sessions.stat(text) is not None:
             return self.session(text)
         return self.session(_only_match(text, self.session_ids(), self.root))
@@ -268,7 +272,7 @@ def _make_root(root: str) -> None:
 
 
 def _no_session(name: str, root: str) -> NotFound:
-    return NotFound(f"there is no session {name} in {root}", hint="see what there is with: agentrun ls")
+    return NotFound(f"there is no session {name} in {root}", hint=_SEE)
 
 
 def _only_match(text: str, names: list[str], root: str) -> str:

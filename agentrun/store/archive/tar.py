@@ -148,7 +148,12 @@ def _name(block: bytes) -> bytes:
 
 
 def _damaged(path: str, offset: int, what: str) -> CorruptRecord:
-    return CorruptRecord(f"{path}: no whole archive: at byte {offset} {what}", path=path, offset=offset)
+    return CorruptRecord(
+        f"{path}: no whole archive: at byte {offset} {what}",
+        path=path,
+        offset=offset,
+        hint="copy it again, or make it again where it came from: agentrun export --all --output FILE.tar",
+    )
 
 
 def _shown(name: bytes) -> str:
