@@ -41,7 +41,7 @@ test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" cho
 faults: $(VENV)/dev.stamp ## the fault harness, a sample of each kind: kill, power cut, errors, load; says what it skips
 	$(PYTEST) -m "not exhaustive" tests/faults
 
-faults-whole: $(VENV)/dev.stamp ## the same with nothing left out: every system call, the soak; ten minutes and more
+faults-whole: $(VENV)/dev.stamp ## the same with nothing left out: every system call, the soak; half an hour
 	$(PYTEST) -m "not sampled" tests/faults
 
 soak: $(VENV)/dev.stamp ## many runs under random kills, cancels and recoveries, and many starts at once
