@@ -110,7 +110,7 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
         what = f"{view.run.unread_events} of its events cannot be read: it does not go on"
         look = _hint("see what is damaged", f"check {say(view.run.session_id, screen)}")
         return [_marked(NOTE, what, screen), look, _hint("end it with", f"cancel {name}")]
-    is_ending = view.status is RunStatus.CANCELLING
+    is_ending = view.status is RunStatus.CANCELLING or view.stop_asked
     take_up = [] if is_ending else [_hint("take it up with", f"resume {name}"), _hint("or all of them", "recover")]
     unknown = [each for each in view.run.unresolved_operations if each.status is OperationStatus.UNKNOWN]
     if unknown and not is_ending:

@@ -124,16 +124,24 @@ def test_an_approval_stands_where_it_was_asked(story: Callable[..., Any], plain_
 
 
 def test_a_lost_run_says_so_and_what_to_type(story: Callable[..., Any], plain_screen: Screen) -> None:
-    view = story().started().view(executor="lost", status=RunStatus.RECONCILING, overdue=True, stop_asked=True)
+    view = story().started().view(executor="lost", status=RunStatus.RECONCILING, overdue=True)
     assert plain.attention_text(view, plain_screen) == (
         "! its executor is gone: nothing drives this run\n"
         "  take it up with: agentrun resume session-0r5k/run-1\n"
         "  or all of them: agentrun recover\n"
         "  end it with: agentrun cancel session-0r5k/run-1\n"
-        "! stop asked, not taken up\n"
         "! overdue: its deadline has passed and nobody has enforced it yet\n"
     )
     assert plain.hints_after_send(view, plain_screen) == ""
+
+
+def test_a_lost_run_that_is_to_stop_is_not_to_be_taken_up(story: Callable[..., Any], plain_screen: Screen) -> None:
+    view = story().started().view(executor="lost", status=RunStatus.RECONCILING, stop_asked=True)
+    assert plain.attention_text(view, plain_screen) == (
+        "! its executor is gone: nothing drives this run\n"
+        "  end it with: agentrun cancel session-0r5k/run-1\n"
+        "! stop asked, not taken up\n"
+    )
 
 
 def test_a_run_that_is_fine_needs_nothing(review: Any, plain_screen: Screen) -> None:
