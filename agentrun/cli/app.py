@@ -234,7 +234,9 @@ def show(
     messages: Annotated[bool, typer.Option("--messages", help="the conversation")] = False,
     operations: Annotated[bool, typer.Option("--operations", help="the run's events")] = False,
     report: Annotated[bool, typer.Option("--report", help="the run's report alone")] = False,
-    since: Annotated[int | None, typer.Option(metavar="SEQ", help="from this number on (default: the first)")] = None,
+    since: Annotated[
+        int | None, typer.Option(metavar="SEQ", min=0, help="from this number on (default: the first)")
+    ] = None,
     tail: Annotated[
         int | None,
         typer.Option(

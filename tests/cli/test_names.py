@@ -86,6 +86,7 @@ def test_every_form_of_a_name_is_understood_everywhere(home: Home, tree: Tree, n
         (["send", "week-13", "x", "--attach", "no.md"], 2, "see: agentrun send --help"),
         (["send", "week-13", "--file", "no.md"], 2, "see: agentrun send --help"),
         (["send", "week-13", "x", "--mode", "shout"], 2, "see: agentrun send --help"),
+        (["show", "week-13", "--messages", "--since", "-4"], 2, "see: agentrun show --help"),
         (["shwo"], 2, "see: agentrun --help"),
         (["agents", "--config", "no.toml"], 13, "docs/agents.md"),
         (["search", "x", "--session", "week-13/1"], 2, "take it whole: week-13"),
