@@ -124,8 +124,12 @@ def then_the_queue_goes_on(stage: Stage, trial: int) -> list[str]:
     """What was accepted comes in its turn, and what was interrupted does not complete."""
     wrong = stage.check(settled=False)
     stage.let_go()
+    runs = stage.run("show", SESSION).lines()[0]["runs"]
     # The command may have been killed while it executed its own run.
-    lost = {run["runId"] for run in stage.run("show", SESSION).lines()[0]["runs"] if run["executor"] == "lost"}
+    lost = {run["runId"] for run in runs if run["executor"] == "lost"}
+    if [run["status"] for run in runs] == ["waiting_input"]:
+        # Nothing came to interrupt it: it waits for its answer, and so would whatever is behind it.
+        lost.add(runs[0]["runId"])
     for run_id in lost:
         stage.run("cancel", f"{SESSION}/{run_id}", "--wait")
     done = stage.send("quick", "--if-busy", "queue")

@@ -51,6 +51,8 @@ class Soak:
         self.seed = seed
         self.wrong: list[str] = []
         self.happened: Counter[str] = Counter()
+        # Session and number of what was accepted as a prompt: one that is said again under its key is the same one.
+        self.prompts: set[tuple[str, int]] = set()
         (stage.base / "script.json").write_text(json.dumps(SCRIPT))
         config = stage.config.read_text().replace("echo $AGENTRUN_RUN", "echo $AGENTRUN_SESSION/$AGENTRUN_RUN")
         stage.config.write_text(f"max_attempts = {ATTEMPTS}\n{config}")
@@ -85,7 +87,7 @@ class Soak:
                 self.wrong.append(f"{deed.__name__}: {error!r}")
 
     def _accepted(self) -> int:
-        return self.happened["run"]
+        return len(self.prompts)
 
     def command(self, *words: str, text: str | None = None, life: float | None = None) -> None:
         """Runs a command; `life` is how many seconds it has until it is killed."""
@@ -97,7 +99,9 @@ class Soak:
         done = self.stage.end(process, text)
         self.happened[words[0]] += 1
         self.happened["killed"] += done.code == -signal.SIGKILL
-        self.happened["run"] += '"mode":"prompt"' in done.out and '"type":"accepted"' in done.out
+        told = [line for line in done.out.splitlines(keepends=True) if line.endswith("\n") and "accepted" in line]
+        accepted = [doc for doc in map(json.loads, told) if doc.get("type") == "accepted" and doc["mode"] == "prompt"]
+        self.prompts |= {(doc["sessionId"], doc["messageSeq"]) for doc in accepted}
         if done.code not in FINE or "Traceback" in done.err:
             self.wrong.append(f"{words}: {done}")
 
@@ -227,7 +231,7 @@ def _soak(base: Path, *, sessions: int, runs: int, users: int, seed: int, second
         assert (checked.code, [line for line in checked.lines() if line["finding"]["wrong"]]) == (DONE, [])
         until(lambda: not _of_the_root(stage.root), "the tools have ended")
         stored = sum(m["mode"] == "prompt" for each in soak.sessions for m in messages_of(stage.root, each))
-        assert stored >= soak.happened["run"] >= runs, f"in {seconds} s: {soak.happened}"
+        assert stored >= len(soak.prompts) >= runs, f"in {seconds} s: {soak.happened}"
         print(f"{stored} runs: {dict(soak.happened)}")
     finally:
         soak.end()

@@ -200,7 +200,7 @@ def queue_problems(stage: Stage) -> list[str]:
     was_head: set[str] = set()
     for message in messages_of(stage.root, SESSION):
         run_id = message["runId"]
-        if message["mode"] == "prompt":
+        if message["mode"] in ("prompt", "compact"):
             accept = message["accept"]
             if accept["behind"] != queue:
                 found.append(f"{run_id} was accepted behind {accept['behind']}, there were {queue}")
