@@ -35,8 +35,11 @@ WHY_NOT = _may_mount() if shutil.which("unshare") else "there is no unshare"
 needs_mounts = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 
-def _unmount(place: Path) -> None:
-    """As soon as nobody is there any more: an executor may be about to leave."""
+def _disk(place: Path, options: str) -> Iterator[Path]:
+    """A file system at `place`; it is taken away as soon as nobody uses it: an executor may be about to leave."""
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], check=True)
+    yield place
     umount = ["umount", place]
     until(lambda: subprocess.run(umount, capture_output=True, check=False).returncode == 0, "nobody uses the disk")
 
@@ -44,11 +47,7 @@ def _unmount(place: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", place], check=True)
-    yield place
-    _unmount(place)
+    yield from _disk(tmp_path / "disk", "size=4m")
 
 
 @needs_mounts
@@ -164,11 +163,7 @@ def test_a_limit_in_the_middle_of_a_record_leaves_no_fragment(blocks: int, tmp_p
 @pytest.fixture
 def few_files(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for bytes, but for few files."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=100", "none", place], check=True)
-    yield place
-    _unmount(place)
+    yield from _disk(tmp_path / "disk", "size=4m,nr_inodes=100")
 
 
 # covers A62 A63
