@@ -39,9 +39,11 @@ class Golden:
         self.place = place
         self.root = place / "root"
         shutil.copytree(kept / "root", self.root)
+        self.sessions = self.root / "accounts" / "ann" / "sessions"
+        for session in self.sessions.iterdir():
+            (session / "runs").mkdir(exist_ok=True)  # git keeps no directory that is empty
         for path in [self.root, *self.root.rglob("*")]:
             path.chmod(0o700 if path.is_dir() else 0o600)
-        self.sessions = self.root / "accounts" / "ann" / "sessions"
         (place / "agentrun.toml").write_text(CONFIG)
         (place / "script.json").write_text('{"turns": [{"text": "Going on."}]}')
 

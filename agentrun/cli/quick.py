@@ -45,8 +45,8 @@ def run(argv: list[str]) -> int | None:
 
 
 def _is_word(text: str) -> bool:
-    """Whether `text` is an argument for sure, and neither an option nor standard input."""
-    return not text.startswith("-")
+    """Whether `text` is an argument for sure: neither an option nor standard input, nor the nothing that is refused."""
+    return text != "" and not text.startswith("-")
 
 
 def _tail_of(look: list[str]) -> int | None:

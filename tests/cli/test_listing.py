@@ -13,7 +13,7 @@ import pytest
 
 from agentrun.records.views import GROUP_OF
 from agentrun.states import RunStatus
-from tests.cli.conftest import Home
+from tests.cli.conftest import Home, until
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +33,7 @@ def _sessions_of_each_kind(home: Home) -> dict[str, str]:
     for kind in ("busy", "gone"):
         home.wait_for_event(home.detach(named[kind], "wait"), "tool.started")
     os.kill(home.executor(named["gone"] + "/run-1"), signal.SIGKILL)
+    until(lambda: home.view(named["gone"] + "/run-1")["executor"] == "lost", "its executor has gone")
     return named
 
 

@@ -149,7 +149,7 @@ FORMS = {
     ("show", "nothing"): 8,
     ("show", f"{DONE}/run-9"): 8,
     ("show", "../../etc"): 9,
-    ("show", ""): 9,
+    ("show", ""): 2,
     ("show", DONE, "--messages", "--tail", "1"): 0,
     ("show", DONE, "--messages", "--tail", "9"): 0,
     ("show", "nothing", "--messages", "--tail", "1"): 8,
