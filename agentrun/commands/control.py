@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -132,13 +133,13 @@ def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
     end_what_was_stopped(place, target.session)
     with writing(target.session) as writer:
         earlier = inbox.already_accepted(writer, saying.said)
-        message = earlier
+        message, taken = earlier, None
         if message is None:
             ended = _end_overdue(writer) or _ended_since(waited)
             if ended is not None and not (saying.mode in (PROMPT, COMPACT) or saying.if_busy or saying.if_ended_prompt):
                 raise _ended(ended)  # what was meant as its answer must not begin another run
             inbox.check_last_seq(writer, saying.expect_seq)
-            message = _accept(place, writer, target, saying)
+            message, taken = _accept(place, writer, target, saying)
         interrupted = _take_over_interrupted(writer, message)
         run_dir = target.session.run(message.run_id)
         run = run_dir.current(writer)
@@ -147,7 +148,10 @@ def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
         mode = str(message.mode)
         # A run that others began is executed in nobody's foreground; the answer alone goes on with one.
         drive = saying.drive and not lost and mode in (PROMPT, COMPACT, ANSWER)
-        liveness = _take_if_undriven(run_dir, run, writer, stay=saying.stay) if drive else None
+        if taken is not None and not drive:
+            os.close(taken)
+            taken = None
+        liveness = _take_if_undriven(run_dir, run, writer, stay=saying.stay) if drive and taken is None else taken
     if interrupted is not None:
         with suppress(Conflict):  # something of it cannot be ended: it stays cancelling, and the prompt waits behind it
             wind_down_lost(place, target.session, *interrupted)
@@ -164,23 +168,36 @@ def _settle(place: Place, target: Target, operation_id: str | None, said: Input)
         if waiting.get("kind") != "approval" or operation_id not in (None, waiting.get("operationId")):
             raise _not_waiting_for_approval(run_dir.view(), operation_id)
         _check_next_stretch(place, run_dir, run)
-        message = inbox.answer(writer, run_dir, said)
+        message, liveness = _answered(writer, run_dir, run, said)
         run = run_dir.current(writer)
-        liveness = _take_if_undriven(run_dir, run, writer, stay=False)
     return Acceptance(_accepted(target.session, run, message), liveness, began=False)
 
 
-def _accept(place: Place, writer: Writer, target: Target, saying: Saying) -> Message:
+def _answered(writer: Writer, run_dir: RunDir, run: Run, said: Input) -> tuple[Message, int | None]:
+    """The answer to what `run` waits for, and the executor's lock if nobody has it.
+
+    The lock is taken first: from the answer on the run is running, and who looks must not take it for a lost one.
+    """
+    taken = None if run_dir.is_driven(run) else take_to_drive(run_dir, run)
+    try:
+        return inbox.answer(writer, run_dir, said), taken
+    except BaseException:
+        if taken is not None:
+            os.close(taken)
+        raise
+
+
+def _accept(place: Place, writer: Writer, target: Target, saying: Saying) -> tuple[Message, int | None]:
     addressee, asked = _addressee(target, _active_view(writer), saying)
     mode = route(addressee, asked, saying.if_busy)
     if addressee is None or mode == PROMPT:
-        return _accept_prompt(writer, saying, standing(addressee, saying.if_busy), mode)
+        return _accept_prompt(writer, saying, standing(addressee, saying.if_busy), mode), None
     _check_brings_nothing(addressee.run, mode, saying)
     if mode == ANSWER:
         run_dir = target.session.run(addressee.run.run_id)
         _check_next_stretch(place, run_dir, addressee.run)
-        return inbox.answer(writer, run_dir, saying.said)
-    return inbox.add_input(writer, addressee.run.run_id, mode, saying.said)
+        return _answered(writer, run_dir, addressee.run, saying.said)
+    return inbox.add_input(writer, addressee.run.run_id, mode, saying.said), None
 
 
 def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[RunView | None, str | None]:
