@@ -43,7 +43,7 @@ from agentrun.agent.protocols import (
 )
 from agentrun.commands import control, listing, sessions, show
 from agentrun.commands.control import IfBusy
-from agentrun.commands.execution import execute_own, make_order, start_detached
+from agentrun.commands.execution import execute_own, make_order
 from agentrun.commands.names import Target, find
 from agentrun.commands.place import Place, find_place
 from agentrun.commands.waiting import Vigil
@@ -193,16 +193,14 @@ class OpenSession(NamedTuple):
         acceptance = control.say(self.place, Target(self.directory, None), saying)
         target = Target(self.directory, acceptance.accepted.run_id)
         if acceptance.liveness is not None:
-            execute_own(self.place, target.run(), acceptance.liveness, agent)
+            execute_own(self.place, target, acceptance.liveness, agent)
         return OpenRun(self.place, target)
 
     def _accepted(self, text: str, order: Callable[[], Order], key: str | None, if_busy: IfBusy | None) -> OpenRun:
         saying = _saying(text, PROMPT, key)._replace(order=order, if_busy=if_busy)
         acceptance = control.say(self.place, Target(self.directory, None), saying)
-        run = OpenRun(self.place, Target(self.directory, acceptance.accepted.run_id))
-        if acceptance.liveness is not None:
-            start_detached(self.place, run.target.run(), acceptance.liveness)
-        return run
+        control.drive_on(self.place, acceptance)
+        return OpenRun(self.place, Target(self.directory, acceptance.accepted.run_id))
 
 
 class OpenRun(NamedTuple):
@@ -277,7 +275,7 @@ class OpenRun(NamedTuple):
 
     def settle(self, *, approved: bool, note: str | None = None) -> None:
         """Allows or refuses the call that it waits with."""
-        self._drive(control.settle(self.place, self.target, None, approved, note))
+        control.drive_on(self.place, control.settle(self.place, self.target, None, approved, note))
 
     def cancel(self, reason: str = "cancelled by the user") -> RunView:
         """Asks it to stop, and returns how it stands then; `wait` returns when nothing of it is alive any more.
@@ -288,12 +286,8 @@ class OpenRun(NamedTuple):
 
     def _say(self, text: str, mode: str, key: str | None) -> int:
         acceptance = control.say(self.place, self.target, _saying(text, mode, key))
-        self._drive(acceptance)
+        control.drive_on(self.place, acceptance)
         return acceptance.accepted.message_seq
-
-    def _drive(self, acceptance: control.Acceptance) -> None:
-        if acceptance.liveness is not None:
-            start_detached(self.place, self.target.run(), acceptance.liveness)
 
 
 def _saying(text: str, mode: str, key: str | None) -> control.Saying:

@@ -201,7 +201,7 @@ MUTANTS = [
     Mutant(
         "nobody starts the next run",
         "commands/execution.py",
-        "    start_detached(place, run_dir, liveness)\n    return True\n",
+        "    start_detached(place, run_dir.session_id, run_id, liveness)\n    return True\n",
         "    os.close(liveness)\n    return True\n",
         "tests/cli/test_queue.py",
     ),

@@ -9,8 +9,7 @@ from agentrun.cli.executing import collect_signals, execute_here
 from agentrun.cli.family import announced_parent
 from agentrun.cli.options import Options
 from agentrun.cli.watching import watch
-from agentrun.commands import compacting
-from agentrun.commands.execution import start_detached
+from agentrun.commands import compacting, control
 from agentrun.commands.names import Target, find
 from agentrun.render.json import json_line
 
@@ -31,8 +30,7 @@ def compact(options: Options, name: str, agent: str | None, *, detach: bool) -> 
             output.out(f"{accepted.session_id}/{accepted.run_id}\n")
 
     if detach:
-        if acceptance.liveness is not None:
-            start_detached(place, target.run(), acceptance.liveness)
+        control.drive_on(place, acceptance)
         acknowledge()
         return exits.OK
     signals = collect_signals() if acceptance.liveness is not None else []

@@ -33,7 +33,7 @@ def resume(options: Options, session: str, *, detach: bool) -> int:
     resumed = take(place, Target(target.session, target.run().run_id), begun_by)
     joined = Target(target.session, resumed.run_id)
     if detach:
-        start_detached(place, joined.run(), resumed.liveness)
+        start_detached(place, resumed.session_id, resumed.run_id, resumed.liveness)
         _say(options, resumed, is_detached=True)
         return exits.OK
     signals = collect_signals()

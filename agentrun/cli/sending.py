@@ -11,7 +11,7 @@ from agentrun.cli.family import announced_parent
 from agentrun.cli.options import Options
 from agentrun.commands import control, sessions
 from agentrun.commands.attaching import read_files
-from agentrun.commands.execution import make_order, start_detached
+from agentrun.commands.execution import make_order
 from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.commands.names import Target, find, run_name
 from agentrun.commands.place import Place
@@ -72,8 +72,7 @@ def send(options: Options, session: str, words: Words, asked: Asked) -> int:
     joined = Target(target.session, acceptance.accepted.run_id)
     _say_if_archived(options, target)
     if asked.detach:
-        if acceptance.liveness is not None:
-            start_detached(place, joined.run(), acceptance.liveness)
+        control.drive_on(place, acceptance)
         _acknowledge_detached(options, acceptance.accepted)
         return OK
     return _see_through(options, place, joined, acceptance)
@@ -112,8 +111,7 @@ def steer(options: Options, session: str, words: Words, *, key: str | None, if_e
     saying = _saying(place, target, read_text(words, "steer"), asked)._replace(drive=if_ended is not None)
     saying = saying._replace(parent_run=_announced_parent(place, target, asked))
     acceptance = control.say(place, target, saying)
-    if acceptance.liveness is not None:
-        start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)
+    control.drive_on(place, acceptance)
     _print_accepted(options, acceptance.accepted)
     return OK
 
@@ -123,8 +121,7 @@ def settle(options: Options, session: str, operation: str | None, *, approved: b
     place = options.place()
     target = find(place.tree, session)
     acceptance = control.settle(place, target, operation, approved, note)
-    if acceptance.liveness is not None:
-        start_detached(place, target.session.run(acceptance.accepted.run_id), acceptance.liveness)
+    control.drive_on(place, acceptance)
     _print_accepted(options, acceptance.accepted)
     return OK
 

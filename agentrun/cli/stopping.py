@@ -11,7 +11,6 @@ from agentrun.cli import output
 from agentrun.cli.defaults import CANCEL_REASON
 from agentrun.cli.options import Options
 from agentrun.commands import control, operations
-from agentrun.commands.execution import start_detached
 from agentrun.commands.names import Target, find
 from agentrun.commands.operations import OperationView
 from agentrun.commands.place import Place
@@ -112,8 +111,8 @@ def _is_frozen(vigil: Vigil, follower: Follower) -> bool:
 def _cancel_operation(options: Options, place: Place, target: Target, asked: Asked, seconds: float | None) -> int:
     assert asked.operation is not None
     found = operations.cancel_operation(place, target, asked.operation, asked.reason, force=asked.force)
-    if found.acceptance is not None and found.acceptance.liveness is not None:
-        start_detached(place, target.run(), found.acceptance.liveness)
+    if found.acceptance is not None:
+        control.drive_on(place, found.acceptance)
     if asked.wait and found.operation.is_open:
         found = _wait_for_operation(target, asked.operation, seconds)
     if not found.operation.is_open and not found.is_stopped:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from agentrun.commands.attaching import AttachedFile
 from agentrun.commands.doubt import maybe_stored
-from agentrun.commands.execution import check_executable, start_next
+from agentrun.commands.execution import check_executable, start_detached, start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.commands.stops import Stop, Taken, end_what_was_stopped, stop, take_over_if_lost, wind_down_lost
@@ -24,13 +23,24 @@ from agentrun.states import RunStatus
 from agentrun.store import inbox
 from agentrun.store.identity import this_actor
 from agentrun.store.inbox import Input, Order
-from agentrun.store.liveness import take_to_drive
+from agentrun.store.liveness import InHand, take_to_drive
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
-__all__ = ["MODES", "Acceptance", "IfBusy", "Saying", "cancel", "end_what_was_stopped", "said", "say", "settle"]
+__all__ = [
+    "MODES",
+    "Acceptance",
+    "IfBusy",
+    "Saying",
+    "cancel",
+    "drive_on",
+    "end_what_was_stopped",
+    "said",
+    "say",
+    "settle",
+]
 
 
 class Saying(NamedTuple):
@@ -65,6 +75,13 @@ class Acceptance(NamedTuple):
     began: bool
 
 
+def drive_on(place: Place, acceptance: Acceptance) -> None:
+    """Starts a process that drives the run of an accepted input, if nobody else does. Raises StorageFailed."""
+    if acceptance.liveness is not None:
+        accepted = acceptance.accepted
+        start_detached(place, accepted.session_id, accepted.run_id, acceptance.liveness)
+
+
 def said(text: str, key: str | None) -> Input:
     """`text` as said by the user of this process."""
     return Input(text, this_actor(), key)
@@ -80,16 +97,20 @@ def say(place: Place, target: Target, saying: Saying) -> Acceptance:
     again = (
         f"say it again with --key {key}" if key else "say it again if it is not there; with a --key no look is needed"
     )
-    with _then_start_next(place, target.session), maybe_stored(f"{target.session.session_id} --messages", again):
-        return _say(place, target, saying)
+    with InHand() as hand:
+        with _then_start_next(place, target.session), maybe_stored(f"{target.session.session_id} --messages", again):
+            accepted = _say(place, target, saying, hand)
+        return Acceptance(accepted, hand.keep(), began=accepted.mode in (PROMPT, COMPACT))
 
 
 def settle(place: Place, target: Target, operation_id: str | None, approved: bool, note: str | None) -> Acceptance:
     """Gives or refuses the approval that a run waits for. Raises ImpossibleMode if it waits for none or another."""
     word = "approved" if approved else "denied"
     again = "do it again if it still waits"
-    with _then_start_next(place, target.session), maybe_stored(target.session.session_id, again):
-        return _settle(place, target, operation_id, Input(word, this_actor(), note=note))
+    with InHand() as hand:
+        with _then_start_next(place, target.session), maybe_stored(target.session.session_id, again):
+            accepted = _settle(place, target, operation_id, Input(word, this_actor(), note=note), hand)
+        return Acceptance(accepted, hand.keep(), began=False)
 
 
 def cancel(place: Place, target: Target, reason: str, *, force: bool = False) -> RunView:
@@ -128,19 +149,18 @@ def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunVie
     return run_dir.view()
 
 
-def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
+def _say(place: Place, target: Target, saying: Saying, hand: InHand) -> Accepted:
     waited = _waiting_run(target.session)
     end_what_was_stopped(place, target.session)
     with writing(target.session) as writer:
         earlier = inbox.already_accepted(writer, saying.said)
-        message, taken = earlier, None
+        message = earlier
         if message is None:
             ended = _end_overdue(writer) or _ended_since(waited)
             if ended is not None and not (saying.mode in (PROMPT, COMPACT) or saying.if_busy or saying.if_ended_prompt):
                 raise _ended(ended)  # what was meant as its answer must not begin another run
             inbox.check_last_seq(writer, saying.expect_seq)
-            message, taken = _accept(place, writer, target, saying)
-        interrupted = _take_over_interrupted(writer, message)
+            message = _accept(place, writer, target, saying, hand)
         run_dir = target.session.run(message.run_id)
         run = run_dir.current(writer)
         # Said again, it may be to a run that lost its executor since: what that left open is to be settled first.
@@ -148,17 +168,19 @@ def _say(place: Place, target: Target, saying: Saying) -> Acceptance:
         mode = str(message.mode)
         # A run that others began is executed in nobody's foreground; the answer alone goes on with one.
         drive = saying.drive and not lost and mode in (PROMPT, COMPACT, ANSWER)
-        if taken is not None and not drive:
-            os.close(taken)
-            taken = None
-        liveness = _take_if_undriven(run_dir, run, writer, stay=saying.stay) if drive and taken is None else taken
+        if not drive:
+            hand.let_go()
+        elif hand.fd is None:
+            hand.fd = _take_if_undriven(run_dir, run, writer, stay=saying.stay)
+        # The last in this hold: from here on it is wound down, whatever happens.
+        interrupted = _take_over_interrupted(writer, message)
     if interrupted is not None:
         with suppress(Conflict):  # something of it cannot be ended: it stays cancelling, and the prompt waits behind it
             wind_down_lost(place, target.session, *interrupted)
-    return Acceptance(_accepted(target.session, run, message), liveness, began=mode in (PROMPT, COMPACT))
+    return _accepted(target.session, run, message)
 
 
-def _settle(place: Place, target: Target, operation_id: str | None, said: Input) -> Acceptance:
+def _settle(place: Place, target: Target, operation_id: str | None, said: Input, hand: InHand) -> Accepted:
     run_dir = target.run()
     end_what_was_stopped(place, target.session)
     with writing(target.session) as writer:
@@ -168,36 +190,32 @@ def _settle(place: Place, target: Target, operation_id: str | None, said: Input)
         if waiting.get("kind") != "approval" or operation_id not in (None, waiting.get("operationId")):
             raise _not_waiting_for_approval(run_dir.view(), operation_id)
         _check_next_stretch(place, run_dir, run)
-        message, liveness = _answered(writer, run_dir, run, said)
+        message = _answered(writer, run_dir, run, said, hand)
         run = run_dir.current(writer)
-    return Acceptance(_accepted(target.session, run, message), liveness, began=False)
+    return _accepted(target.session, run, message)
 
 
-def _answered(writer: Writer, run_dir: RunDir, run: Run, said: Input) -> tuple[Message, int | None]:
-    """The answer to what `run` waits for, and the executor's lock if nobody has it.
+def _answered(writer: Writer, run_dir: RunDir, run: Run, said: Input, hand: InHand) -> Message:
+    """The answer to what `run` waits for; `hand` has the executor's lock if nobody else has it.
 
     The lock is taken first: from the answer on the run is running, and who looks must not take it for a lost one.
     """
-    taken = None if run_dir.is_driven(run) else take_to_drive(run_dir, run)
-    try:
-        return inbox.answer(writer, run_dir, said), taken
-    except BaseException:
-        if taken is not None:
-            os.close(taken)
-        raise
+    if not run_dir.is_driven(run):
+        hand.fd = take_to_drive(run_dir, run)
+    return inbox.answer(writer, run_dir, said)
 
 
-def _accept(place: Place, writer: Writer, target: Target, saying: Saying) -> tuple[Message, int | None]:
+def _accept(place: Place, writer: Writer, target: Target, saying: Saying, hand: InHand) -> Message:
     addressee, asked = _addressee(target, _active_view(writer), saying)
     mode = route(addressee, asked, saying.if_busy)
     if addressee is None or mode == PROMPT:
-        return _accept_prompt(writer, saying, standing(addressee, saying.if_busy), mode), None
+        return _accept_prompt(writer, saying, standing(addressee, saying.if_busy), mode)
     _check_brings_nothing(addressee.run, mode, saying)
     if mode == ANSWER:
         run_dir = target.session.run(addressee.run.run_id)
         _check_next_stretch(place, run_dir, addressee.run)
-        return _answered(writer, run_dir, addressee.run, saying.said)
-    return inbox.add_input(writer, addressee.run.run_id, mode, saying.said), None
+        return _answered(writer, run_dir, addressee.run, saying.said, hand)
+    return inbox.add_input(writer, addressee.run.run_id, mode, saying.said)
 
 
 def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[RunView | None, str | None]:

@@ -9,13 +9,15 @@ import os
 from collections.abc import Callable, Mapping
 
 from agentrun.commands.leftovers import DETACHED, end_leftovers_here, end_marked_here, other_executors
+from agentrun.commands.names import Target
 from agentrun.commands.place import Place
-from agentrun.errors import AgentrunError, ConfigError, StorageFailed
+from agentrun.errors import ConfigError, StorageFailed
 from agentrun.named import NamedTuple
 from agentrun.records.run import Run
 from agentrun.states import RunStatus
 from agentrun.store.inbox import Order
 from agentrun.store.layout import SCRATCH
+from agentrun.store.liveness import InHand
 from agentrun.store.locks import is_executor_alive, take_liveness
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
@@ -87,12 +89,10 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
     from agentrun.adapters.process import become_subreaper
     from agentrun.executor.drive import execute as drive
 
-    session = place.tree.session(run_dir.session_id)
-    try:
+    with InHand(liveness) as hand:
+        session = place.tree.session(run_dir.session_id)
         job = _job(place, session, run_dir, liveness, scene)
-    except AgentrunError:
-        os.close(liveness)
-        raise
+        hand.keep()
     # What a tool leaves behind becomes this process's child, so that it can be found and ended.
     become_subreaper()
     ended = drive(job)
@@ -100,7 +100,7 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
     return ended
 
 
-def execute_own(place: Place, run_dir: RunDir, liveness: int, agent: Agent) -> Ended:
+def execute_own(place: Place, target: Target, liveness: int, agent: Agent) -> Ended:
     """As `execute`, with an agent that the caller has made, in a process that is the caller's.
 
     So only what carries the run's mark is ended with it: the other children of the process are none of ours.
@@ -113,7 +113,10 @@ def execute_own(place: Place, run_dir: RunDir, liveness: int, agent: Agent) -> E
     from agentrun.executor.drive import execute as drive
     from agentrun.executor.hold import Terms
 
-    session, run = place.tree.session(run_dir.session_id), run_dir.load()
+    with InHand(liveness) as hand:
+        session, run_dir = place.tree.session(target.session.session_id), target.run()
+        run = run_dir.load()
+        hand.keep()
     job = Job(
         session=session,
         run_id=run.run_id,
@@ -142,8 +145,10 @@ def check_executable(place: Place, run: Run) -> None:
     _check_agent(config, config.agent(run.agent), place.environment)
 
 
-def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
+def start_detached(place: Place, session_id: str, run_id: str, liveness: int) -> None:
     """Starts a process that drives the run without this terminal; the lock passes to it without a gap.
+
+    It is let go here in any case, so a run that nobody could be started for is seen to be driven by nobody.
 
     Raises StorageFailed if no process can be started; the run stays accepted then.
     """
@@ -151,7 +156,7 @@ def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
 
     # -P: a module in the directory where the user happens to be is not taken for one of ours.
     argv = [sys.executable, "-P", "-m", DETACHED, place.tree.root, place.tree.account]
-    argv += [run_dir.session_id, run_dir.run_id]
+    argv += [session_id, run_id]
     environment = {name: value for name, value in place.environment.items() if name not in _OF_A_TOOL}
     null = os.devnull
     actions = [
@@ -165,8 +170,8 @@ def start_detached(place: Place, run_dir: RunDir, liveness: int) -> None:
         os.posix_spawn(sys.executable, argv, environment, file_actions=actions, setsid=True)
     except OSError as error:
         raise StorageFailed(
-            f"no process could be started for {run_dir.name}: {error.strerror}",
-            hint=f"it is accepted; start it with: agentrun send {run_dir.session_id} TEXT",
+            f"no process could be started for {session_id}/{run_id}: {error.strerror}",
+            hint=f"it is accepted; start it with: agentrun send {session_id} TEXT",
         ) from error
     finally:
         os.close(liveness)
@@ -188,10 +193,11 @@ def start_next(place: Place, session: SessionDir) -> bool:
     liveness = take_liveness(run_dir.directory)
     if liveness is None:
         return False
-    if run_dir.load().status is not RunStatus.QUEUED:
-        os.close(liveness)  # it was executed, or ended, between the two looks
-        return False
-    start_detached(place, run_dir, liveness)
+    with InHand(liveness) as hand:
+        if run_dir.load().status is not RunStatus.QUEUED:
+            return False  # it was executed, or ended, between the two looks
+        hand.keep()
+    start_detached(place, run_dir.session_id, run_id, liveness)
     return True
 
 

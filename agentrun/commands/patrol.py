@@ -173,7 +173,7 @@ class Patrol:
     def _lost(self, session: SessionDir, run_dir: RunDir, frozen: Lease | None = None) -> Recovered | None:
         result = recovery.recover(self._place, session, run_dir, frozen=frozen)
         if isinstance(result, Ready):
-            start_detached(self._place, run_dir, result.liveness)
+            start_detached(self._place, run_dir.session_id, run_dir.run_id, result.liveness)
             lost = "was lost" if frozen is None else f"{frozen.owner} does not respond and was fenced out"
             return _told(run_dir, "continued", f"its executor {lost}; this is attempt {result.run.next_attempt}")
         if result is None:

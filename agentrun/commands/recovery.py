@@ -6,7 +6,6 @@ write ended. Between these steps no lock of the session is held; the lease is, a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -27,7 +26,7 @@ from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import inbox
 from agentrun.store.identity import this_actor
-from agentrun.store.liveness import take_to_drive
+from agentrun.store.liveness import InHand, take_to_drive
 from agentrun.store.locks import has_liveness, is_executor_alive, open_liveness
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
@@ -124,23 +123,20 @@ class _Case:
 
     def take_over(self) -> Ready | Settled | None:
         """Fences the old executor out, then settles."""
-        with writing(self._session) as writer:
-            liveness = self._liveness(writer)
-            if liveness is None:
-                return None
-            # Kept open over a refusal, the lock would make the run look driven as long as this process lives.
-            with _closing_unless_kept(liveness) as kept:
+        with InHand() as hand:
+            with writing(self._session) as writer:
+                liveness = hand.fd = self._liveness(writer)
+                if liveness is None:
+                    return None
                 if self._run_dir.current(writer).ending is None:
                     self._run_dir.check_whole(writer)
                 lease = self._begin(writer, liveness)
                 recovery.learn_remote_ids(writer, lease, self._run_dir)
                 self._intend(writer, lease)
-                kept.append(liveness)
-        with _closing_unless_kept(liveness) as kept:
             result = self._settle(lease)
             if isinstance(result, Settled):
                 return result
-            kept.append(liveness)
+            hand.keep()
             return Ready(result, liveness)
 
     def look_again(self) -> Ready | Settled | None:
@@ -150,7 +146,7 @@ class _Case:
             liveness = self._liveness(writer)
             if liveness is None:
                 return None
-            with _closing_unless_kept(liveness) as kept:
+            with InHand(liveness) as hand:
                 self._run_dir.check_whole(writer)
                 run = recovery.record_findings(writer, self._run_dir, findings)
                 verdict = self._verdict(run)
@@ -159,7 +155,7 @@ class _Case:
                     if isinstance(result, Settled):
                         return result
                     if has_liveness(self._run_dir.directory, liveness):
-                        kept.append(liveness)
+                        hand.keep()
                         return Ready(result, liveness)
                     # An executor that was fenced out has the lock: the one that goes on is kept apart by the lease.
         return self.take_over()
@@ -298,13 +294,3 @@ def _probed(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> d
 
     anyio.run(ask_all)
     return found
-
-
-@contextmanager
-def _closing_unless_kept(liveness: int) -> Iterator[list[int]]:
-    kept: list[int] = []
-    try:
-        yield kept
-    finally:
-        if not kept:
-            os.close(liveness)

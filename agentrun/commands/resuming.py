@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Literal
 
@@ -21,6 +20,7 @@ from agentrun.records.run import Run
 from agentrun.records.views import RunView
 from agentrun.states import RunStatus
 from agentrun.store.inbox import Order
+from agentrun.store.liveness import InHand
 from agentrun.store.locks import take_liveness
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
@@ -116,9 +116,10 @@ def _start(place: Place, target: Target, run_dir: RunDir, view: RunView) -> Resu
     liveness = take_liveness(run_dir.directory)
     if liveness is None:
         raise _goes_on(run_dir.view())
-    if run_dir.load().status is not RunStatus.QUEUED:
-        os.close(liveness)  # it was executed, or ended, between the two looks
-        raise _goes_on(run_dir.view())
+    with InHand(liveness) as hand:
+        if run_dir.load().status is not RunStatus.QUEUED:
+            raise _goes_on(run_dir.view())  # it was executed, or ended, between the two looks
+        hand.keep()
     return Resumed("started", run_dir.session_id, run_dir.run_id, liveness)
 
 

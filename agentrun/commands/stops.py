@@ -16,7 +16,7 @@ from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
 from agentrun.states import RunStatus
 from agentrun.store import inbox
-from agentrun.store.liveness import take_to_drive
+from agentrun.store.liveness import InHand, take_to_drive
 from agentrun.store.locks import has_liveness
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
@@ -83,8 +83,11 @@ def take_over_if_lost(writer: Writer, run_dir: RunDir) -> Taken | None:
     liveness = take_to_drive(run_dir, run)
     if liveness is None:
         return None
-    fenced = None if has_liveness(run_dir.directory, liveness) else run.fenced
-    return Taken(begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST, fenced=fenced), liveness)
+    with InHand(liveness) as hand:
+        fenced = None if has_liveness(run_dir.directory, liveness) else run.fenced
+        lease = begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST, fenced=fenced)
+        hand.keep()
+    return Taken(lease, liveness)
 
 
 def wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: Taken) -> None:

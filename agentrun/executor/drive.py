@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +14,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent
-from agentrun.errors import AgentrunError, FencedOut, TransitionRefused
+from agentrun.errors import AgentrunError, TransitionRefused
 from agentrun.executor.asking import stop_outside
 from agentrun.executor.audience import Audience
 from agentrun.executor.heartbeat import Heartbeat
@@ -24,6 +23,7 @@ from agentrun.executor.stretch import StopChildren, StoredStretch, no_children
 from agentrun.lifecycle.winding_down import DEADLINE
 from agentrun.records.run import Run
 from agentrun.store.identity import this_actor
+from agentrun.store.liveness import InHand
 from agentrun.store.sessions import SessionDir
 from agentrun.store.watch import Watch
 
@@ -81,12 +81,10 @@ def execute(job: Job) -> Ended:
 
 async def _execute(job: Job) -> Ended:
     try:
-        stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience, job.stop_children)
-    except FencedOut:
-        os.close(job.liveness)
-        raise
+        with InHand(job.liveness) as hand:
+            stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience, job.stop_children)
+            hand.keep()
     except TransitionRefused:
-        os.close(job.liveness)
         run = job.session.run(job.run_id).load()
         if run.is_over:
             return Ended(run, None)

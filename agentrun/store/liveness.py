@@ -8,11 +8,42 @@ given back is taken once.
 
 from __future__ import annotations
 
+import os
+
 from agentrun.errors import FencedOut
 from agentrun.records.codec import Doc
 from agentrun.records.run import Run
 from agentrun.store.locks import has_liveness, open_liveness, take_liveness
 from agentrun.store.runs import RunDir
+
+
+class InHand:
+    """An executor's lock on its way to whoever drives the run, as a context: let go at its end unless that has `keep`.
+
+    Kept open over an error it would make the run look driven for as long as this process lives.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int | None = None) -> None:
+        self.fd = fd
+
+    def keep(self) -> int | None:
+        """The descriptor, which is the caller's from now on; None if there is none."""
+        kept, self.fd = self.fd, None
+        return kept
+
+    def let_go(self) -> None:
+        """Nobody drives the run from here."""
+        fd = self.keep()
+        if fd is not None:
+            os.close(fd)
+
+    def __enter__(self) -> InHand:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.let_go()
 
 
 def take_to_drive(run_dir: RunDir, run: Run) -> int | None:

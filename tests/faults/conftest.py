@@ -15,7 +15,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 # What a kill leaves is the same on any file system; waiting for a disk thousands of times shows nothing more. A power
 # cut has a file system of its own, whose image may lie anywhere. All other tests of this folder stay on the disk.
-IN_MEMORY = {"test_kill", "test_errors", "test_cancel_anywhere", "test_sessions", "test_power_cut"}
+IN_MEMORY = {
+    "test_cancel_anywhere",
+    "test_errors",
+    "test_executors_lock",
+    "test_kill",
+    "test_power_cut",
+    "test_sessions",
+}
 MEMORY = Path("/dev/shm")
 ROOM = 1 << 30
 

@@ -15,7 +15,7 @@ from agentrun import __version__
 from agentrun.cli.acp.news import News, replayed
 from agentrun.cli.acp.prompts import asks_for, form_answer, text_of
 from agentrun.commands import control, listing, sessions
-from agentrun.commands.execution import make_order, start_detached
+from agentrun.commands.execution import make_order
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.commands.show import Follower, messages
@@ -24,7 +24,7 @@ from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import STEER
 from agentrun.records.operation import TOOL, fold_operations
-from agentrun.records.views import RunView
+from agentrun.records.views import Accepted, RunView
 from agentrun.states import RunStatus
 
 # Seconds between two looks at a run where nothing tells of a change.
@@ -161,15 +161,15 @@ class Server:
         saying = control.Saying(
             said=control.said(text, None), order=lambda: make_order(self._place, agent, None), mode=None
         )
-        acceptance = await asyncio.to_thread(control.say, self._place, target, saying)
-        news.own.add(acceptance.accepted.message_seq)
-        run = Target(target.session, acceptance.accepted.run_id)
-        self._drive(run, acceptance)
-        return run
 
-    def _drive(self, run: Target, acceptance: control.Acceptance) -> None:
-        if acceptance.liveness is not None:
-            start_detached(self._place, run.run(), acceptance.liveness)
+        def say() -> Accepted:
+            acceptance = control.say(self._place, target, saying)
+            control.drive_on(self._place, acceptance)
+            return acceptance.accepted
+
+        accepted = await asyncio.to_thread(say)
+        news.own.add(accepted.message_seq)
+        return Target(target.session, accepted.run_id)
 
     async def _follow(self, run: Target, news: News, closed: threading.Event) -> RunView:
         """Tells the editor what happens until the run stands. Raises Refusal if the session is closed meanwhile."""
@@ -206,8 +206,11 @@ class Server:
                     return False
                 allowed = outcome.get("optionId") == "allow"
                 operation = waiting.get("operationId")
-                settled = await asyncio.to_thread(control.settle, self._place, run, operation, allowed, None)
-                self._drive(run, settled)
+
+                def settle() -> None:
+                    control.drive_on(self._place, control.settle(self._place, run, operation, allowed, None))
+
+                await asyncio.to_thread(settle)
                 return True
             text = form_answer(answer)
             if text is not None:
