@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from agentrun.agent.events import RemoteIdLearned, RequestFinished, ToolFinished, ToolRegistered
 from agentrun.agent.pauses import pause_after
 from agentrun.agent.protocols import STEERED, Invocation, Question, Stretch, Tool, ToolOutcome
-from agentrun.agent.transcript import Transcript, Turn
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Turn
 from agentrun.records.codec import Doc
 from agentrun.records.operation import READ, WRITE, Operation
 from agentrun.states import OperationStatus as Status

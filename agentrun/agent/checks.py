@@ -13,7 +13,8 @@ from typing import Protocol
 from agentrun.agent.batch import idempotency_key, lost, record_fact
 from agentrun.agent.events import ToolFinished, ToolRegistered
 from agentrun.agent.protocols import Invocation, Stretch, ToolOutcome
-from agentrun.agent.transcript import Transcript, Turn
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Turn
 from agentrun.agent.verdicts import is_verdict
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc

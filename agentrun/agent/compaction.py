@@ -13,7 +13,8 @@ from itertools import takewhile
 from agentrun.agent.context import build_request, earlier_text, reply_and_results, uncovered_turns
 from agentrun.agent.protocols import ChatMessage, Model, ModelFailed, ModelRequest, Stretch, ToolSpec
 from agentrun.agent.request import Asked, Request
-from agentrun.agent.transcript import Transcript, Turn
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Turn
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 

@@ -16,7 +16,8 @@ from agentrun.agent.protocols import (
     ModelRequest,
     ToolSpec,
 )
-from agentrun.agent.transcript import Transcript, Turn, tool_call
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Turn, tool_call
 from agentrun.agent.verdicts import failed_checks
 from agentrun.records.message import COMPACT, Message
 from agentrun.records.operation import READ, Operation
@@ -49,14 +50,17 @@ class Source(Protocol):
 def build_request(system: str, tools: Sequence[ToolSpec], source: Source, transcript: Transcript) -> ModelRequest:
     """The request that a model gets next."""
     conversation = source.conversation
-    messages = [*_earlier(conversation), *_reports(conversation)]
-    for turn in transcript.turns:
+
+    def told(turn: Turn) -> Iterator[ChatMessage]:
         # What the user said to this run is always shown as it was said.
-        messages += _inputs(turn, source)
-        messages += transcript.once(turn, reply_and_results) if _is_uncovered(turn, conversation) else ()
+        yield from _inputs(turn, source)
+        if _is_uncovered(turn, conversation):
+            yield from reply_and_results(turn)
+
+    shown = transcript.shown.messages(transcript.turns, conversation.covered_events, told)
     return ModelRequest(
         system=system,
-        messages=tuple(messages),
+        messages=(*_earlier(conversation), *_reports(conversation), *shown),
         tools=tuple(tools),
         last_input=_last_input(transcript, source),
         replies=transcript.replies,
@@ -155,10 +159,7 @@ def _inputs(turn: Turn, source: Source) -> list[ChatMessage]:
 
 
 def _last_input(transcript: Transcript, source: Source) -> str:
-    for turn in reversed(transcript.turns):
-        if turn.inputs:
-            return source.input(max(turn.inputs)).text
-    return ""
+    return source.input(max(transcript.last_inputs)).text if transcript.last_inputs else ""
 
 
 def reply_and_results(turn: Turn) -> Iterator[ChatMessage]:
@@ -188,9 +189,5 @@ def _told(turn: Turn, operation: Operation) -> str:
 
 def _results(transcript: Transcript) -> dict[str, str]:
     """By tool, what became of its last call that is over; of one that was never started if there is no other."""
-    last: dict[str, tuple[Turn, Operation]] = {}
-    for turn in transcript.turns:
-        for call in turn.calls:
-            if not call.is_open and (call.status is not Status.SKIPPED or call.name not in last):
-                last[call.name] = turn, call
+    last = transcript.shown.last_calls(transcript.turns)
     return {name: _told(turn, call) for name, (turn, call) in last.items()}

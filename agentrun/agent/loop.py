@@ -23,7 +23,8 @@ from agentrun.agent.protocols import (
     ToolSpec,
 )
 from agentrun.agent.request import Asked, Request
-from agentrun.agent.transcript import Transcript, Turn
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Turn
 from agentrun.agent.verdicts import failed_checks
 from agentrun.records.message import COMPACT
 from agentrun.states import OperationStatus as Status

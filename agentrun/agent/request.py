@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from agentrun.agent.batch import record_fact
 from agentrun.agent.events import RequestFinished
@@ -142,14 +142,16 @@ class Request:
         await self._finish(attempt, Status.FAILED if is_bug else Status.CANCELLED, error=text)
 
 
-def _with_unique_ids(calls: Sequence[ToolCall], taken: set[str], turn_id: str) -> tuple[Doc, ...]:
+def _with_unique_ids(calls: Sequence[ToolCall], taken: Set[str], turn_id: str) -> tuple[Doc, ...]:
     """The calls as they are recorded. A model that names two calls alike, or none, gets names made for it:
 
     each result has to find the one call that it belongs to.
     """
     named: list[Doc] = []
+    new: set[str] = set()
     for number, call in enumerate(calls, start=1):
-        call_id = call.call_id if call.call_id and call.call_id not in taken else f"call-{turn_id}-{number}"
-        taken.add(call_id)
+        is_free = call.call_id and call.call_id not in taken and call.call_id not in new
+        call_id = call.call_id if is_free else f"call-{turn_id}-{number}"
+        new.add(call_id)
         named.append({"id": call_id, "name": call.name, "arguments": call.arguments})
     return tuple(named)

@@ -6,11 +6,11 @@ it did. Events are taken up one after the other; the ones taken up before are ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence, Set
 
-from agentrun.agent.protocols import ChatMessage, ModelReply, StopReason, ToolCall
-from agentrun.records.codec import Doc
+from agentrun.agent.protocols import ModelReply
+from agentrun.agent.shown import Shown
+from agentrun.agent.turn import Ask, Reply, Turn, model_reply, reply_of
 from agentrun.records.event import Event
 from agentrun.records.operation import CHECK, MODEL, Operation, operation_of
 from agentrun.states import EventType, OperationStatus
@@ -18,78 +18,19 @@ from agentrun.states import EventType, OperationStatus
 E = EventType
 
 
-class Reply(NamedTuple):
-    """A whole reply of the model."""
-
-    text: str
-    calls: tuple[Doc, ...]
-    question: str | None
-    stop_reason: str | None
-    usage: Doc | None
-    extra: Doc
-
-
-class Ask(NamedTuple):
-    """A question that was put to the user; `operation_id` names the call that an approval is for.
-
-    `approved` is None as long as no approval or denial is stored, and for the answer to a question.
-    """
-
-    question_id: str
-    operation_id: str | None
-    answered: bool = False
-    approved: bool | None = None
-    note: str | None = None
-
-
-class Turn(NamedTuple):
-    """One model request and the calls of its reply, in the order in which the model asked for them.
-
-    `begun_at` is the seq of its first event, `inputs` are the seqs of the messages that were delivered with the
-    request. `reply` is None while there is none, also if the request failed or was stopped. `checks` are those that the
-    reply, as a draft, was given to. `notes` are what was noted of calls, by operation id; `asks` what the user was
-    asked after the reply.
-    """
-
-    turn_id: str
-    begun_at: int = 0
-    inputs: tuple[int, ...] = ()
-    request: Operation | None = None
-    reply: Reply | None = None
-    calls: tuple[Operation, ...] = ()
-    checks: tuple[Operation, ...] = ()
-    notes: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
-    asks: tuple[Ask, ...] = ()
-
-    def call(self, operation_id: str) -> Operation:
-        """The call of that id. Raises KeyError."""
-        for operation in self.calls:
-            if operation.operation_id == operation_id:
-                return operation
-        raise KeyError(operation_id)
-
-    def call_of(self, tool_call_id: str) -> Operation | None:
-        """The operation that the model's call became, or None if it was not registered."""
-        return next((each for each in self.calls if each.tool_call_id == tool_call_id), None)
-
-    def approval_of(self, operation_id: str) -> Ask | None:
-        """The newest approval that was asked for that call."""
-        return next((ask for ask in reversed(self.asks) if ask.operation_id == operation_id), None)
-
-    @property
-    def question(self) -> Ask | None:
-        """The question of the reply as it was put to the user, or None as long as it was not."""
-        return next((ask for ask in reversed(self.asks) if ask.operation_id is None), None)
-
-
 class Transcript:
     """The turns of one run, oldest first, and what its budgets are counted from.
 
-    `is_ending` says that the run is being wound down, `accepted_at` when it was accepted.
+    `turns_used` counts the turns that have asked the model, `calls_used` the tool calls that have been started.
+    `is_ending` says that the run is being wound down, `accepted_at` when it was accepted; `shown` is what requests
+    show of it.
     """
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
+        self.shown = Shown()
+        self.turns_used = 0
+        self.calls_used = 0
         self.tokens_used = 0
         self.accepted_at = ""
         self.is_ending = False
@@ -101,10 +42,12 @@ class Transcript:
         self._summaries: dict[str, Operation] = {}
         self._replies: list[Reply] = []
         self._model_replies: list[ModelReply] = []
-        self._told: dict[str, tuple[Turn, tuple[ChatMessage, ...]]] = {}
+        self._call_ids: set[str] = set()
+        self._last_inputs = -1  # index of the newest turn with inputs
         self._taken = 0
         self._seq = 0  # of the event that is being taken up
         self._last_operation = 0
+        self._index: dict[str, int] = {}  # turn id -> index of the turn
         self._place: dict[str, int] = {}  # operation id -> index of its turn
         self._asked_in: dict[str, int] = {}  # question id -> index of its turn
 
@@ -122,6 +65,11 @@ class Transcript:
         return self.turns[-1] if self.turns else None
 
     @property
+    def last_inputs(self) -> tuple[int, ...]:
+        """The seqs of the messages that were delivered last."""
+        return self.turns[self._last_inputs].inputs if self._last_inputs >= 0 else ()
+
+    @property
     def next_operation_id(self) -> str:
         """`op-N`, dense over the run."""
         return f"op-{self._last_operation + 1}"
@@ -134,37 +82,16 @@ class Transcript:
         return f"turn-{len(self.turns) + 1}"
 
     @property
-    def turns_used(self) -> int:
-        """How many turns have asked the model."""
-        return sum(turn.request is not None for turn in self.turns)
-
-    @property
-    def calls_used(self) -> int:
-        """How many tool calls have been started."""
-        return sum(call.attempt > 0 for turn in self.turns for call in turn.calls)
-
-    @property
-    def call_ids(self) -> set[str]:
+    def call_ids(self) -> Set[str]:
         """The model's names of all calls so far."""
-        replies = (turn.reply for turn in self.turns if turn.reply)
-        return {str(call["id"]) for reply in replies for call in reply.calls}
+        return self._call_ids
 
     @property
     def replies(self) -> tuple[ModelReply, ...]:
         """All of the model's replies in the order in which they came, summaries too."""
         new = self._replies[len(self._model_replies) :]
-        self._model_replies += map(_model_reply, new)
+        self._model_replies += map(model_reply, new)
         return tuple(self._model_replies)
-
-    def once(self, turn: Turn, tell: Callable[[Turn], Iterable[ChatMessage]]) -> tuple[ChatMessage, ...]:
-        """What `tell` says of a turn, asked again only once something of the turn has changed.
-
-        Each request tells of all turns: without this a long run would take ever longer from turn to turn.
-        """
-        told = self._told.get(turn.turn_id)
-        if told is None or told[0] is not turn:
-            told = self._told[turn.turn_id] = turn, tuple(tell(turn))
-        return told[1]
 
     @property
     def tokens_in_view(self) -> int | None:
@@ -179,9 +106,11 @@ class Transcript:
 
     def request_of(self, operation_id: str) -> Operation | None:
         """The model request of that id, of a turn or for a summary."""
-        requests = (turn.request for turn in reversed(self.turns) if turn.request)
-        found = next((each for each in requests if each.operation_id == operation_id), None)
-        return found or self._summaries.get(operation_id)
+        index = self._place.get(operation_id)
+        request = None if index is None else self.turns[index].request
+        if request is not None and request.operation_id == operation_id:
+            return request
+        return self._summaries.get(operation_id)
 
     def _take(self, event: Event) -> None:
         take = _TAKERS.get(event.type)
@@ -192,11 +121,17 @@ class Transcript:
 
     def _turn(self, turn_id: object) -> int:
         """The index of the turn, which begins here if it is not known yet."""
-        for index in range(len(self.turns) - 1, -1, -1):
-            if self.turns[index].turn_id == turn_id:
-                return index
-        self.turns.append(Turn(str(turn_id), self._seq))
-        return len(self.turns) - 1
+        index = self._index.get(turn_id) if isinstance(turn_id, str) else None
+        if index is None:
+            index = len(self.turns)
+            self.turns.append(Turn(str(turn_id), self._seq))
+            self._index[str(turn_id)] = index
+        return index
+
+    def _put(self, index: int, turn: Turn) -> None:
+        self.turns_used += (turn.request is not None) - (self.turns[index].request is not None)
+        self.turns[index] = turn
+        self.shown.changed(index)
 
     def _accepted(self, event: Event) -> None:
         self.accepted_at = event.at
@@ -216,7 +151,8 @@ class Transcript:
     def _delivered(self, event: Event) -> None:
         index = self._turn(event.payload.get("turnId"))
         turn = self.turns[index]
-        self.turns[index] = turn._replace(inputs=turn.inputs + tuple(event.payload.get("messageSeqs") or ()))
+        self._put(index, turn._replace(inputs=turn.inputs + tuple(event.payload.get("messageSeqs") or ())))
+        self._last_inputs = max(self._last_inputs, index)
 
     def _waiting(self, event: Event) -> None:
         index = len(self.turns) - 1
@@ -225,7 +161,7 @@ class Transcript:
         question_id = str(event.payload.get("questionId"))
         ask = Ask(question_id, event.payload.get("operationId"))
         self._asked_in[question_id] = index
-        self.turns[index] = self.turns[index]._replace(asks=(*self.turns[index].asks, ask))
+        self._put(index, self.turns[index]._replace(asks=(*self.turns[index].asks, ask)))
 
     def _answered(self, event: Event) -> None:
         index = self._asked_in.get(str(event.payload.get("questionId")))
@@ -238,7 +174,7 @@ class Transcript:
             else ask
             for ask in self.turns[index].asks
         )
-        self.turns[index] = self.turns[index]._replace(asks=asks)
+        self._put(index, self.turns[index]._replace(asks=asks))
 
     def _change_operation(self, event: Event) -> None:
         operation_id = event.payload.get("operationId")
@@ -259,22 +195,25 @@ class Transcript:
         self._place[operation.operation_id] = index
         turn = self.turns[index]
         if operation.kind == MODEL:
-            self.turns[index] = turn._replace(request=operation)
+            self._put(index, turn._replace(request=operation))
         elif operation.kind == CHECK:
-            self.turns[index] = turn._replace(checks=(*turn.checks, operation))
+            self._put(index, turn._replace(checks=(*turn.checks, operation)))
         else:
-            self.turns[index] = turn._replace(calls=(*turn.calls, operation))
+            self._put(index, turn._replace(calls=(*turn.calls, operation)))
 
     def _apply(self, index: int, operation_id: str, event: Event) -> None:
         turn = self.turns[index]
         if turn.request and turn.request.operation_id == operation_id:
-            self.turns[index] = self._request_changed(turn, turn.request, event)
+            self._put(index, self._request_changed(turn, turn.request, event))
             return
-        calls = tuple(call.apply(event) if call.operation_id == operation_id else call for call in turn.calls)
-        checks = tuple(each.apply(event) if each.operation_id == operation_id else each for each in turn.checks)
+        calls = _with_applied(turn.calls, operation_id, event)
+        checks = _with_applied(turn.checks, operation_id, event)
         note = event.payload.get("note") if event.type == E.TOOL_FINISHED else _found_out(event)
         notes = turn.notes | {operation_id: note} if note else turn.notes
-        self.turns[index] = turn._replace(calls=calls, checks=checks, notes=notes)
+        changed = turn._replace(calls=calls, checks=checks, notes=notes)
+        if event.type == E.TOOL_STARTED and calls is not turn.calls:
+            self.calls_used += changed.call(operation_id).attempt > 0 and turn.call(operation_id).attempt == 0
+        self._put(index, changed)
 
     def _summary_changed(self, request: Operation, event: Event) -> None:
         if event.type == E.MODEL_REQUEST_FINISHED:
@@ -286,7 +225,7 @@ class Transcript:
         self.tokens_used += _tokens(event.payload.get("usage"))
         if event.payload.get("status") != OperationStatus.SUCCEEDED:
             return None
-        self._replies.append(_reply(event.payload))
+        self._replies.append(reply_of(event.payload))
         return self._replies[-1]
 
     def _request_changed(self, turn: Turn, request: Operation, event: Event) -> Turn:
@@ -294,7 +233,9 @@ class Transcript:
             # Another attempt of the same request.
             return turn._replace(request=operation_of(event))
         if event.type == E.MODEL_REQUEST_FINISHED:
-            turn = turn._replace(reply=self._take_reply(event) or turn.reply)
+            reply = self._take_reply(event)
+            self._call_ids.update(str(call.get("id")) for call in (reply.calls if reply else ()))
+            turn = turn._replace(reply=reply or turn.reply)
         return turn._replace(request=request.apply(event))
 
 
@@ -322,6 +263,14 @@ _OPERATION_EVENTS = frozenset(
 )
 
 
+def _with_applied(operations: tuple[Operation, ...], operation_id: str, event: Event) -> tuple[Operation, ...]:
+    """The same with the one of that id after `event`; it is one of the newest more often than not."""
+    for index in range(len(operations) - 1, -1, -1):
+        if operations[index].operation_id == operation_id:
+            return (*operations[:index], operations[index].apply(event), *operations[index + 1 :])
+    return operations
+
+
 def _found_out(event: Event) -> str | None:
     """What the model is told of how an outcome became known, where that is all there is to tell."""
     payload = event.payload
@@ -344,41 +293,3 @@ def _tokens(usage: object) -> int:
         return 0
     counts = (usage.get("inputTokens"), usage.get("outputTokens"))
     return sum(count for count in counts if isinstance(count, int))
-
-
-def _reply(payload: Doc) -> Reply:
-    question = payload.get("question")
-    return Reply(
-        text=str(payload.get("text") or ""),
-        calls=tuple(call for call in payload.get("toolCalls") or () if isinstance(call, dict)),
-        question=question if isinstance(question, str) else None,
-        stop_reason=payload.get("stopReason"),
-        usage=payload.get("usage"),
-        extra=payload.get("extra") or {},
-    )
-
-
-_STOP_REASONS: dict[str, StopReason] = {
-    "end_turn": "end_turn",
-    "max_tokens": "max_tokens",
-    "max_turn_requests": "max_turn_requests",
-    "refusal": "refusal",
-    "cancelled": "cancelled",
-}
-
-
-def _model_reply(reply: Reply) -> ModelReply:
-    return ModelReply(
-        text=reply.text,
-        calls=tuple(tool_call(call) for call in reply.calls),
-        question=reply.question,
-        stop_reason=_STOP_REASONS.get(str(reply.stop_reason), "end_turn"),
-        usage=reply.usage,
-        extra=reply.extra,
-    )
-
-
-def tool_call(call: Doc) -> ToolCall:
-    """The call of a reply, as the model asked for it."""
-    arguments = call.get("arguments")
-    return ToolCall(str(call.get("id")), str(call.get("name")), arguments if isinstance(arguments, dict | str) else {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentrun.agent.transcript import Turn
+from agentrun.agent.turn import Turn
 from agentrun.records.operation import Operation
 from agentrun.states import OperationStatus as Status
 

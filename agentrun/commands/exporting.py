@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from agentrun import ids
 from agentrun.agent.context import reply_and_results
-from agentrun.agent.transcript import Transcript, Turn, tool_call
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Turn, tool_call
 from agentrun.commands.names import Target
 from agentrun.commands.show import told
 from agentrun.errors import AgentrunError

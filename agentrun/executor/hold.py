@@ -65,6 +65,7 @@ class Hold:
         self._liveness: int | None = liveness
         self._has_lock = True
         self._untold: list[Event] = []
+        self._questions = 0
         self._watch = Stopwatch()
         self._lease: Lease | None = None
         self._lease = self._claim()
@@ -221,6 +222,7 @@ class Hold:
         if self.events and event.seq <= self.events[-1].seq:
             return
         self.events.append(event)
+        self._questions += event.type == E.RUN_WAITING_INPUT
         self.operation_stops.take(event)
         self._untold.append(event)
 

@@ -72,6 +72,8 @@ class StoredStretch(Compacting):
         self._inputs = Inputs(session, self.run_dir)
         self._copy_files()
         self._draft = Draft(self.run_dir)
+        # Of all events, for what is delivered; taken up only when that is asked for.
+        self._transcript = Transcript()
         self._noted: set[tuple[str, str, int | None]] = set()
         self._claims = Claims(session, self.run_dir)
         self.remote_ids = StoredRemoteIds(session, self.run_dir, self.lease)
@@ -219,7 +221,7 @@ class StoredStretch(Compacting):
                     if writer.undelivered(run):
                         return False
                     # What is checked is what is delivered. A finding that came since makes it another report.
-                    transcript = Transcript().catch_up(self.events)
+                    transcript = self._transcript.catch_up(self.events)
                     draft = with_gaps(report, transcript).encode("utf-8", "replace")
                     found = standing(transcript.last, self.terms.checks, draft)
                     if not found.missing:
@@ -258,10 +260,9 @@ class StoredStretch(Compacting):
         self.run_dir.keep_stale(self.lease, {"type": kind.value, "at": clock.timestamp(), "payload": payload})
 
     def _wait_for_user(self, writer: Writer, question: Question) -> None:
-        asked = sum(event.type == E.RUN_WAITING_INPUT for event in self.events)
         limit = self.terms.answer_timeout
         payload = {
-            "questionId": f"question-{asked + 1}",
+            "questionId": f"question-{self._questions + 1}",
             "kind": question.kind,
             "text": question.text,
             "operationId": question.operation_id,

@@ -22,7 +22,8 @@ from agentrun.adapters.agents.prompt import prompt_text
 from agentrun.adapters.agents.turns import AgentFailed, Exchange, Said
 from agentrun.agent.batch import idempotency_key, the_one
 from agentrun.agent.protocols import Question
-from agentrun.agent.transcript import Ask, Transcript
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Ask
 from agentrun.records.codec import Doc
 
 # Seconds that a request for a permission waits for the agent's other calls to end.

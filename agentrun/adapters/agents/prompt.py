@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from agentrun.agent.context import not_passed_text
 from agentrun.agent.protocols import Stretch
-from agentrun.agent.transcript import Transcript, Turn
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Turn
 
 # Characters of the conversation that are told again: of what is longer, the newest. An argument of a program takes
 # 128 KiB at most (execve(2)), and so do the contexts of small models.

@@ -15,7 +15,8 @@ from agentrun.agent.batch import record_fact
 from agentrun.agent.events import RequestFinished, ToolFinished
 from agentrun.agent.loop import NO_REPORT, settle_lost
 from agentrun.agent.protocols import Question, Stretch
-from agentrun.agent.transcript import Ask, Transcript, Turn
+from agentrun.agent.transcript import Transcript
+from agentrun.agent.turn import Ask, Turn
 from agentrun.agent.verdicts import failed_checks
 from agentrun.records.codec import Doc
 from agentrun.states import OperationStatus as Status
