@@ -122,6 +122,8 @@ OPEN = frozenset(TRANSITIONS) - TERMINAL
 # An operation that is under way may end in any of these; none of them starts a new one.
 _UNDER_WAY = OPEN - {S.QUEUED}
 
+_KNOWN = {kind.value: kind for kind in EventType}
+
 # Events that leave the status as it is, and the statuses in which they may be recorded.
 FACTS: dict[EventType, frozenset[RunStatus]] = {
     E.RUN_LEASE_ACQUIRED: OPEN,
@@ -204,9 +206,8 @@ def next_status(status: RunStatus, event: str, end: str | None = None) -> RunSta
     An event type that this version does not know changes nothing: a newer version may have written it.
     Raises TransitionRefused if the event must not stand there.
     """
-    try:
-        known = EventType(event)
-    except ValueError:
+    known = _KNOWN.get(event)
+    if known is None:
         return status
     targets = TRANSITIONS[status].get(known)
     if targets is None:

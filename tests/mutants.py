@@ -48,7 +48,7 @@ MUTANTS = [
     Mutant(
         "no lock",
         "store/locks.py",
-        "                if not _lock_now(self._fd):\n                    self._wait()\n",
+        "            if not _lock_now(place.fd):\n                self._wait()\n",
         "",
         "tests/store/test_locks.py",
     ),
@@ -84,9 +84,16 @@ MUTANTS = [
     Mutant(
         "a forked child frees the lock",
         "store/locks.py",
-        "if os.getpid() == self._pid:\n                    fcntl",
-        "if True:\n                    fcntl",
-        "tests/store/test_locks.py",
+        "os.register_at_fork(after_in_child=_forget_parent)",
+        "",
+        "tests/store/test_locks.py -k fork",
+    ),
+    Mutant(
+        "a forked child keeps its parent's lock",
+        "store/locks.py",
+        "        if fd >= 0:\n            os.close(fd)\n        if place.thread",
+        "        if place.thread",
+        "tests/store/test_locks.py -k fork",
     ),
     Mutant(
         "a torn tail is glued",

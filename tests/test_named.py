@@ -34,6 +34,14 @@ def test_fields_defaults_and_methods_are_those_of_the_class() -> None:
     assert (Point.__doc__, Point.__module__, Point.__bases__) == ("A place.", __name__, (tuple,))
 
 
+def test_a_copy_with_other_fields_is_of_the_same_kind_and_leaves_the_first_as_it_was() -> None:
+    point = Point(1, 2)
+    assert (point._replace(y=3), point._replace(), point) == (Point(1, 3), Point(1, 2), Point(1, 2))
+    assert type(point._replace(x=4)) is Point
+    with pytest.raises(ValueError, match=r"unexpected field names: \['z'\]"):
+        point._replace(x=5, z=6)
+
+
 def test_they_are_frozen_and_small() -> None:
     point = Point(1)
     with pytest.raises(AttributeError):

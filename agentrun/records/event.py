@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from agentrun.named import NamedTuple
-from agentrun.records.codec import Doc, without
+from agentrun.records.codec import Doc, encode_line, without
+from agentrun.records.jsontext import line_of
 from agentrun.states import EventType
 
 _FIELDS = frozenset(["sessionId", "runId", "seq", "type", "at", "generation", "payload"])
@@ -40,9 +41,18 @@ class Event(NamedTuple):
             **self.extra,
         }
 
-    def numbered(self, seq: int) -> Doc:
-        """The line's fields with `seq` in the place of its own."""
-        return (self if seq == self.seq else self._replace(seq=seq)).to_doc()
+    def to_line(self, beginning: str) -> bytes:
+        """The line of a new event, as `encode_line` makes it of all fields; `beginning` begins each line of its run.
+
+        An executor passes here for every event, and most of a line is always the same. Raises UsageError for what JSON
+        cannot hold.
+        """
+        try:
+            payload = line_of({"payload": self.payload})
+            line = f'{beginning}{self.seq},"type":"{self.type}","at":"{self.at}","generation":{self.generation},'
+            return f"{line}{payload[1:]}\n".encode()
+        except (ValueError, TypeError, RecursionError):
+            return encode_line(self.to_doc())
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Event:
@@ -64,6 +74,11 @@ class Event(NamedTuple):
             payload=payload,
             extra=without(doc, _FIELDS),
         )
+
+
+def beginning_of(session_id: str, run_id: str) -> str:
+    """What comes before the number in each line of that run."""
+    return line_of({"sessionId": session_id, "runId": run_id, "seq": 0}).removesuffix("0}")
 
 
 def _check_payload(payload: Doc) -> None:

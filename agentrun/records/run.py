@@ -351,14 +351,18 @@ def _finished(run: Run, event: Event) -> Run:
 
 def _operation(run: Run, event: Event) -> Run:
     operation_id = event.payload.get("operationId")
-    listed = run.open_operations + run.unresolved_operations
-    known = next((each for each in listed if each.operation_id == operation_id), None)
+    known = None
+    # Loops, and no generators: an executor passes here for every event.
+    for each in run.open_operations + run.unresolved_operations:
+        if each.operation_id == operation_id:
+            known = each
+            break
     changed = known.apply(event) if known else operation_of(event)
     usage = after_operation(run.usage, event, known)
     if changed is None:
-        return run._replace(usage=usage)
-    still_open = tuple(each for each in run.open_operations if each.operation_id != operation_id)
-    unresolved = tuple(each for each in run.unresolved_operations if each.operation_id != operation_id)
+        return run if usage is run.usage else run._replace(usage=usage)
+    still_open = tuple([each for each in run.open_operations if each.operation_id != operation_id])
+    unresolved = tuple([each for each in run.unresolved_operations if each.operation_id != operation_id])
     if changed.is_open:
         still_open = (*still_open, changed.light())
     elif changed.is_unresolved:

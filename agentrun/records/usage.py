@@ -27,6 +27,9 @@ NO_USAGE: Doc = {
 }
 
 
+_COUNTED = frozenset({E.MODEL_REQUEST_STARTED, E.MODEL_REQUEST_FINISHED, E.TOOL_STARTED})
+
+
 def after_executing(usage: Doc, event: Event) -> Doc:
     """`usage` after an event that ends a stretch."""
     return _counted(usage, executingMs=event.payload.get("executingMs"))
@@ -34,6 +37,8 @@ def after_executing(usage: Doc, event: Event) -> Doc:
 
 def after_operation(usage: Doc, event: Event, known: Operation | None) -> Doc:
     """`usage` after an event of the operation `known`."""
+    if event.type not in _COUNTED:
+        return usage
     payload = event.payload
     first = payload.get("attempt", 1) == 1
     match event.type:

@@ -17,7 +17,7 @@ from agentrun.store.layout import UNFINISHED_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
 _COMMON = os.O_CLOEXEC | os.O_NOFOLLOW
 # O_NONBLOCK: opening a FIFO for reading would wait for a writer; it changes nothing for regular files.
@@ -62,6 +62,9 @@ class speaking_of:
 class Directory:
     """An open directory of the tree. `path` is for messages only; access goes through the descriptor."""
 
+    # What `store.locks` keeps for as long as this handle is open.
+    lock_place: Any = None
+
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
         self.path = path
@@ -82,6 +85,7 @@ class Directory:
 
     def close(self) -> None:
         """Closes the descriptor; the handle cannot be used afterwards."""
+        self.lock_place = None
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -354,9 +358,9 @@ class Directory:
 
 def write_all(fd: int, data: bytes) -> None:
     """Writes all of `data`; a short write is followed by another one, which says why. Raises OSError."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
 
 
 def data_sync(fd: int) -> None:

@@ -10,11 +10,13 @@ import _thread  # `threading` costs 3 ms at every start
 import fcntl
 import os
 import time
+from _weakref import ReferenceType, ref  # as `threading`
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from agentrun.errors import AgentrunError
-from agentrun.store.disk import Directory, speaking_of
+from agentrun.store.disk import Directory, speaking_of, translated
 from agentrun.store.lock_queue import wait_for_lock
 
 # A prober of the executor's lock holds it for an instant; whoever claims a run waits that long for it.
@@ -28,47 +30,56 @@ LOCK_PATIENCE = 2.0
 _LOCKS = "/proc/locks"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
-_guard = _thread.allocate_lock()
+# Guards `_places`. One that its thread may take again: the garbage collector can end a place anywhere.
+_guard = _thread.RLock()
 # By device and inode: two handles of one directory, or one through a link, are the same lock.
-_in_process: dict[tuple[int, int], _InProcess] = {}
+_places: dict[tuple[int, int], ReferenceType[_Place]] = {}
 
 
 class Held:
     """Says that this thread holds a session's lock: what writes takes one, so that it cannot be called without."""
 
-    def __init__(self) -> None:
-        # The runs whose cancel sentinel was looked for in this hold. A file can be touched without the lock: it is
-        # looked for once, or a run could be stopped between what was decided here and what is written for that.
-        self.looked_for_stop: set[str] = set()
+    # The runs whose cancel sentinel was looked for in this hold. A file can be touched without the lock: it is looked
+    # for once, or a run could be stopped between what was decided here and what is written for that.
+    looked_for_stop: tuple[str, ...] = ()
 
 
-class _InProcess:
-    """flock(2) does not keep the threads of one process apart in a way that they could see; this does."""
+class _Place:
+    """A directory whose lock this process takes, for as long as a handle of it is open.
 
-    __slots__ = ("lock", "thread", "users")
+    flock(2) does not keep the threads of one process apart in a way that they could see; `lock` does. `fd` is the open
+    file that the kernel's lock belongs to, or -1: kept from hold to hold, because an executor takes it for every event.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("__weakref__", "fd", "key", "lock", "thread")
+
+    def __init__(self, key: tuple[int, int]) -> None:
+        self.key = key
         self.lock = _thread.allocate_lock()
         self.thread: int | None = None
-        self.users = 0
+        self.fd = -1
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
 
 
 class session_lock:
     """Holds the session's lock, as a context. Never across a model call, a tool, a sleep or a callback.
 
     `on_wait` is called every `LOCK_PATIENCE` seconds as long as another process holds it, and may raise. `check` is
-    called once with the lock held, with what fstat(2) said of the directory; if it raises, the lock is let go.
+    called once with the lock held, with the device and inode of the directory; if it raises, the lock is let go.
     Entering raises AgentrunError at once when this thread holds it already: waiting for oneself would never end.
     """
 
     # No generator: an executor passes here for every event.
-    __slots__ = ("_check", "_directory", "_entry", "_fd", "_has_waited", "_key", "_on_wait", "_pid")
+    __slots__ = ("_check", "_directory", "_has_waited", "_on_wait", "_place")
 
     def __init__(
         self,
         directory: Directory,
         on_wait: Callable[[], None] = lambda: None,
-        check: Callable[[os.stat_result], None] | None = None,
+        check: Callable[[tuple[int, int]], None] | None = None,
     ) -> None:
         self._directory = directory
         self._on_wait = on_wait
@@ -76,44 +87,92 @@ class session_lock:
 
     def __enter__(self) -> None:
         directory = self._directory
-        with speaking_of(directory.path):
-            found = os.fstat(directory.fd)
-            self._key = (found.st_dev, found.st_ino)
-            self._entry = _enter_thread(self._key, directory.path)
-            self._fd = -1
-            self._has_waited = False
-            self._pid = os.getpid()
-            try:
-                self._fd = os.open(".", _DIRECTORY, dir_fd=directory.fd)
-                if not _lock_now(self._fd):
-                    self._wait()
-                if self._check:
-                    self._check(found)
-            except BaseException:
-                self._let_go()
-                raise
+        place = self._place = directory.lock_place or _place_of(directory)
+        if place.thread == _thread.get_ident():
+            raise AgentrunError(f"{directory.path}: this thread holds the session's lock already")
+        self._has_waited = False
+        place.lock.acquire()
+        try:
+            place.thread = _thread.get_ident()
+            if place.fd < 0:
+                place.fd = os.open(".", _DIRECTORY, dir_fd=directory.fd)
+            if not _lock_now(place.fd):
+                self._wait()
+            if self._check:
+                self._check(place.key)
+        except OSError as error:
+            self._let_go()
+            raise translated(error, directory.path) from error
+        except BaseException:
+            self._let_go()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self._let_go()
 
     def _wait(self) -> None:
         self._has_waited = True
-        fd, self._fd = self._fd, -1
+        place = self._place
+        # Whoever gives up waiting leaves the descriptor to the one that waits for the kernel.
+        fd, place.fd = place.fd, -1
         wait_for_lock(fd, LOCK_PATIENCE, self._on_wait)
-        self._fd = fd
+        place.fd = fd
 
     def _let_go(self) -> None:
+        place = self._place
         try:
-            if self._fd >= 0:
-                # A forked child shares the lock; its copy must not let the parent's go.
-                if os.getpid() == self._pid:
-                    fcntl.flock(self._fd, fcntl.LOCK_UN)
-                os.close(self._fd)
+            # A forked child has no descriptor of its parent's locks, see `_forget_parent`.
+            if place.fd >= 0:
+                fcntl.flock(place.fd, fcntl.LOCK_UN)
                 if self._has_waited:
                     # There may be a crowd: who is next must be awake before this process comes back for more.
                     os.sched_yield()
         finally:
-            _leave_thread(self._key, self._entry)
+            place.thread = None
+            place.lock.release()
+
+
+def _place_of(directory: Directory) -> _Place:
+    """The place that all handles of this directory share; it is kept by them, and ends with the last one."""
+    with speaking_of(directory.path):
+        found = os.fstat(directory.fd)
+    key = (found.st_dev, found.st_ino)
+    with _guard:
+        known = _places.get(key)
+        place = known() if known is not None else None
+        if place is None:
+            place = _Place(key)
+            _places[key] = ref(place, partial(_forget, key))
+    directory.lock_place = place
+    return place
+
+
+def _forget(key: tuple[int, int], gone: ReferenceType[_Place]) -> None:
+    with _guard:
+        if _places.get(key) is gone:
+            del _places[key]
+
+
+def _forget_parent() -> None:
+    """In a forked child: the parent's locks are the parent's, and end with it alone.
+
+    A descriptor that both have would be the same lock, held for as long as either has it open.
+    """
+    global _guard
+    _guard = _thread.RLock()
+    for known in list(_places.values()):
+        place = known()
+        if place is None:
+            continue
+        fd, place.fd = place.fd, -1
+        if fd >= 0:
+            os.close(fd)
+        if place.thread != _thread.get_ident():
+            # The threads that it had are the parent's.
+            place.lock, place.thread = _thread.allocate_lock(), None
+
+
+os.register_at_fork(after_in_child=_forget_parent)
 
 
 def _lock_now(fd: int) -> bool:
@@ -204,34 +263,3 @@ def _open_again(directory: Directory) -> int:
     """A descriptor of its own: locks belong to the open file, so each holder needs one."""
     with speaking_of(directory.path):
         return os.open(".", _DIRECTORY, dir_fd=directory.fd)
-
-
-def _enter_thread(key: tuple[int, int], path: str) -> _InProcess:
-    """Keeps the other threads of this process out until `_leave_thread`."""
-    with _guard:
-        entry = _in_process.get(key)
-        if entry is None:
-            entry = _in_process[key] = _InProcess()
-        elif entry.thread == _thread.get_ident():
-            raise AgentrunError(f"{path}: this thread holds the session's lock already")
-        entry.users += 1
-    try:
-        entry.lock.acquire()
-    except BaseException:
-        _forget(key, entry)
-        raise
-    entry.thread = _thread.get_ident()
-    return entry
-
-
-def _leave_thread(key: tuple[int, int], entry: _InProcess) -> None:
-    entry.thread = None
-    entry.lock.release()
-    _forget(key, entry)
-
-
-def _forget(key: tuple[int, int], entry: _InProcess) -> None:
-    with _guard:
-        entry.users -= 1
-        if not entry.users:
-            _in_process.pop(key, None)

@@ -91,21 +91,23 @@ class Log:
 
         Raises StorageFailed: then the record is not there, or (after a failed sync) nobody can know.
         """
+        doc = make(self.next_seq())
+        self.append_line(encode_line(doc))
+        return doc
+
+    def append_line(self, line: bytes) -> None:
+        """Appends `line`, a record with the number that `next_seq` has just told in this hold. Raises as `append`."""
         fd = self._open_for_append()
-        size = self._catch_up(fd)
-        doc = make(self._last_seq + 1)
-        line = encode_line(doc)
         try:
             write_all(fd, line)
         except OSError as error:
+            size, self._known_size = self._known_size, -1
             # A fragment would glue itself to the next record; it was acknowledged to nobody.
-            self._known_size = -1
             with speaking_of(self.path):
                 os.ftruncate(fd, size)
             raise translated(error, self.path) from error
-        self._known_size = size + len(line)
+        self._known_size += len(line)
         self._last_seq += 1
-        return doc
 
     def sync(self) -> None:
         """Makes everything appended so far last through a power cut."""
@@ -119,9 +121,10 @@ class Log:
             _given_up[_identity(fd)] = words
             raise StorageFailed(words) from error
 
-    def next_seq(self) -> int:
-        """The number that the next record will have."""
-        self._catch_up(self._open_for_append())
+    def next_seq(self, size: int = -1) -> int:
+        """The number that the next record will have; `size` is the length, of one who has just looked in this hold."""
+        if size < 0 or size != self._known_size:
+            self._catch_up(self._open_for_append())
         return self._last_seq + 1
 
     def last_seq(self) -> int:
@@ -136,8 +139,9 @@ class Log:
 
     def size(self) -> int:
         """The length in bytes now."""
-        fd = self._open_for_reading()
-        return 0 if fd is None else os.fstat(fd).st_size
+        fd = self._fd if self._fd is not None else self._open_for_reading()
+        # A third of what fstat(2) takes, and nothing here reads from where the file stands.
+        return 0 if fd is None else os.lseek(fd, 0, os.SEEK_END)
 
     # --- reading, without a lock
 
@@ -248,10 +252,8 @@ class Log:
             self._fd = self._found(self.directory.open_file(self.name, os.O_RDWR | os.O_APPEND | create))
             self._writable = True
         assert self._fd is not None  # O_CREAT, or it was found
-        given_up = _given_up.get(_identity(self._fd)) if _given_up else None
-        if given_up is not None:
-            # In the same words: it is what came of the failure that ends up as the reason of this process's end.
-            raise StorageFailed(f"{given_up}, so this process appends no more")
+        if _given_up:
+            _check_kept(self._fd)
         return self._fd
 
     def _open_for_reading(self) -> int | None:
@@ -271,7 +273,7 @@ class Log:
 
     def _catch_up(self, fd: int) -> int:
         """Looks at what others appended; returns the size, after a torn tail was set aside."""
-        size = os.fstat(fd).st_size
+        size = os.lseek(fd, 0, os.SEEK_END)
         if size != self._known_size:
             with speaking_of(self.path):
                 size = self._set_torn_tail_aside(fd, size)
@@ -327,6 +329,14 @@ class Log:
             return read(decode(line))
         except ValueError as error:
             return Damage(self.path, offset, len(line), str(error))
+
+
+def _check_kept(fd: int) -> None:
+    """Raises StorageFailed if this process has given the log up."""
+    given_up = _given_up.get(_identity(fd))
+    if given_up is not None:
+        # In the same words: it is what came of the failure that ends up as the reason of this process's end.
+        raise StorageFailed(f"{given_up}, so this process appends no more")
 
 
 def _identity(fd: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from agentrun import clock
 from agentrun.errors import CorruptRecord, FencedOut
 from agentrun.records.codec import Doc, check_version, decode, encode_document, encode_line
-from agentrun.records.event import Event
+from agentrun.records.event import Event, beginning_of
 from agentrun.records.lease import Lease
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
@@ -49,6 +49,8 @@ class RunDir(RunReader):
     # The fold up to a byte of the log; checked against the log's length before it is trusted.
     _run: Run | None = None
     _offset = 0
+    # How each line of the log begins.
+    _line_beginning = ""
     # Told of every event that this handle appends or catches up with; for an executor that keeps them.
     on_event: Callable[[Event], None] | None = None
 
@@ -231,28 +233,39 @@ class RunDir(RunReader):
         self, run: Run, kind: EventType, payload: Doc, *, generation: int | None = None, durable: bool = False
     ) -> Run:
         """Appends to the log that `run` was caught up with in this hold."""
+        log = self.events
+        seq = log.next_seq(self._offset)
         event = Event(
-            self.session_id, self.run_id, run.applied_seq + 1, kind.value, clock.timestamp(),
+            self.session_id, self.run_id, seq, kind._value_, clock.timestamp(),
             run.generation if generation is None else generation, payload,
         )  # fmt: skip
         moved = run.apply(event)
-        seq = self.events.append(event.numbered)["seq"]
-        if seq != event.seq:
+        if seq != run.applied_seq + 1:
             # Damaged lines before it have numbers too. What the first event says is known from the prompt's line.
-            unread = moved.unread_events + max(seq - max(event.seq, 2), 0)
-            event, moved = event._replace(seq=seq), moved._replace(applied_seq=seq, unread_events=unread)
+            unread = moved.unread_events + max(seq - max(run.applied_seq + 1, 2), 0)
+            moved = moved._replace(unread_events=unread)
+        log.append_line(event.to_line(self._beginning()))
         self._run = moved
-        self._offset = self.events.end
+        self._offset = log.end
         if durable or kind in _ALWAYS_SYNCED:
-            self.events.sync()
+            log.sync()
         # Not before it lasts: whoever is told of it may tell the user.
         if self.on_event:
             self.on_event(event)
         return moved
 
+    def _beginning(self) -> str:
+        if not self._line_beginning:
+            self._line_beginning = beginning_of(self.session_id, self.run_id)
+        return self._line_beginning
+
     def _caught_up(self) -> Run:
-        if self._run is not None and self.events.size() == self._offset:
-            return self._run
+        run = self._run
+        if run is not None and self.events.size() == self._offset:
+            return run
+        return self._catch_up()
+
+    def _catch_up(self) -> Run:
         if self._run is None:
             self._check_version()
         # A torn tail gives way to the next record: a handle that had counted its bytes would begin to read in the
@@ -270,7 +283,7 @@ class RunDir(RunReader):
 
     def _heeding_stop(self, run: Run, held: Held) -> Run:
         if self.run_id not in held.looked_for_stop:
-            held.looked_for_stop.add(self.run_id)
+            held.looked_for_stop += (self.run_id,)
             if self.stop_is_asked(run):
                 self._take_up_sentinel()
                 run = self._caught_up()

@@ -81,10 +81,10 @@ class SessionDir:
         """Holds the session's lock, however long that takes: a run is not lost because somebody has it."""
         return session_lock(self.directory, self._refuse_frozen, self._check_in_place)
 
-    def _check_in_place(self, opened: os.stat_result) -> None:
+    def _check_in_place(self, opened: tuple[int, int]) -> None:
         """Raises NotFound if whoever held the lock before has removed it; what was written now would be lost."""
         found = self.directory.stat(self._from_within)
-        if found is None or not os.path.samestat(found, opened):
+        if found is None or (found.st_dev, found.st_ino) != opened:
             raise NotFound(f"{self.session_id} has been removed", session_id=self.session_id)
 
     def _refuse_frozen(self) -> None:

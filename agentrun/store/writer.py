@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 class Writer(Held):
     """A session whose lock is held by this thread."""
 
+    # Looked up once: as long as the lock is held, nobody else appends.
+    _newest_prompt: Message | None = None
+
     def __init__(self, session: SessionDir) -> None:
-        super().__init__()
         self.session = session
-        # Looked up once: as long as the lock is held, nobody else appends.
-        self._newest_prompt: Message | None = None
 
     def append_message(self, run_id: str, role: str, mode: str, text: str, **fields: Any) -> Message:
         """Appends a message to the conversation, durable when this returns: for an input that is its acceptance."""

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from agentrun.errors import AgentrunError
+from agentrun.store import locks
 from agentrun.store.disk import Directory
 from agentrun.store.locks import is_executor_alive, session_lock, take_liveness
 from agentrun.store.redo import writing
@@ -174,6 +175,96 @@ def test_a_forked_child_that_leaves_does_not_free_its_parent_s_lock(tmp_path: Pa
         parent.stdin.flush()
         assert parent.stdout.readline() == "released\n"
         assert try_lock(tmp_path) == FREE
+
+
+FAMILY = """\
+import os, sys
+from agentrun.store.disk import Directory
+from agentrun.store.locks import session_lock
+directory = Directory.root(sys.argv[1])
+with session_lock(directory):
+    pass
+to_child, from_parent = os.pipe()
+to_parent, from_child = os.pipe()
+if os.fork() == 0:
+    os.read(to_child, 1)
+    with session_lock(directory):  # by the handle that it has of its parent
+        print("child", flush=True)
+        os.read(to_child, 1)
+    os.write(from_child, b"x")
+    sys.stdin.read()  # goes on, and has nothing to do with the lock any more
+    os._exit(0)
+os.write(from_parent, b"x")
+sys.stdin.readline()
+try:
+    with session_lock(directory, on_wait=lambda: sys.exit("waited in vain")):
+        print("parent, too soon", flush=True)
+except SystemExit:
+    print("kept out", flush=True)
+os.write(from_parent, b"x")
+os.read(to_parent, 1)
+with session_lock(directory):
+    print("parent", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_child_is_an_owner_of_its_own_and_holds_nothing_for_its_parent(tmp_path: Path) -> None:
+    """Case C5: parent and child had the lock's descriptor open before; the child outlives the parent, killed inside."""
+    code = "from agentrun.store import locks\nlocks.LOCK_PATIENCE = 0.05\n" + FAMILY
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        assert parent.stdout.readline() == "child\n"
+        assert try_lock(tmp_path) == TAKEN
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        assert [parent.stdout.readline() for _ in range(2)] == ["kept out\n", "parent\n"]
+        assert try_lock(tmp_path) == TAKEN
+        parent.kill()
+        parent.wait(30)
+        assert try_lock(tmp_path) == FREE
+        parent.stdin.close()
+
+
+def test_holds_one_after_the_other_cost_one_descriptor_which_goes_with_the_last_handle(tmp_path: Path) -> None:
+    def open_ones() -> set[str]:
+        return {name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}
+
+    before = open_ones()
+    one, other = Directory.root(str(tmp_path)), Directory.root(str(tmp_path))
+    for _ in range(3):
+        for directory in (one, other):
+            with session_lock(directory):
+                assert try_lock(tmp_path) == TAKEN
+    assert len(open_ones() - before) == 3
+    one.close()
+    with session_lock(other):
+        assert try_lock(tmp_path) == TAKEN
+    other.close()
+    assert open_ones() == before
+    with Directory.root(str(tmp_path)) as again, session_lock(again):
+        assert try_lock(tmp_path) == TAKEN
+    assert open_ones() == before
+
+
+def test_whoever_gives_up_waiting_can_come_back_and_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "LOCK_PATIENCE", 0.01)
+    directory = Directory.root(str(tmp_path))
+    with session_lock(directory):
+        pass
+    process = holder(str(tmp_path))
+    with pytest.raises(ZeroDivisionError), session_lock(directory, lambda: 1 // 0):  # type: ignore[arg-type,return-value]
+        raise AssertionError("got in")
+    let_go(process)
+    with session_lock(directory):
+        assert try_lock(tmp_path) == TAKEN
+    # The kernel may hand the lock to the one that gave up, who lets it go at once.
+    assert subprocess.run(["flock", "--wait", "30", tmp_path, "true"], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("which", ["session", "liveness"])
