@@ -649,14 +649,14 @@ MUTANTS = [
     # Losing the executor: who is dead, who is only late, and what may be done again.
     Mutant(
         "recover takes a process for its executor by its number alone",
-        "commands/vigil.py",
+        "store/identity.py",
         "is_same_machine and start_time(owner.pid) == owner.start_time",
         "is_same_machine and start_time(owner.pid) is not None",
         "tests/cli/test_frozen.py -k only_has_the_number",
     ),
     Mutant(
         "recover takes a process of an earlier boot for its executor",
-        "commands/vigil.py",
+        "store/identity.py",
         "(owner.host, owner.boot_id) == (os.uname().nodename, boot_id())",
         "owner.host == os.uname().nodename",
         "tests/cli/test_frozen.py -k only_has_the_number",

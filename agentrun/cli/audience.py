@@ -45,6 +45,9 @@ class JsonAudience:
     def draft(self, text: str) -> None:
         """The stream is one of events."""
 
+    def note(self, text: str) -> None:
+        """A script reads in each line what it wants to know."""
+
     def tick(self) -> float:
         """Nothing to redraw."""
         return IDLE
@@ -89,6 +92,12 @@ class TerminalAudience:
         self._draft = ""
         self.draft(text)
 
+    def note(self, text: str) -> None:
+        """Says something that is none of the run's events."""
+        self._live.pause()
+        self.outlet.write(text)
+        self._live.resume()
+
     def tick(self) -> float:
         """Redraws what changes with time."""
         self._live.tick()
@@ -119,6 +128,10 @@ class QuietAudience(JsonAudience):
 
     def event(self, event: Event) -> None:
         """Passes over it."""
+
+    def note(self, text: str) -> None:
+        """Says it beside the report."""
+        output.say(text)
 
 
 Shown = JsonAudience | TerminalAudience

@@ -65,7 +65,7 @@ def _turn_comes(options: Options, place: Place, target: Target, audience: Shown,
         if isinstance(audience, TerminalAudience):
             stream = sys.stdout if output.is_terminal(sys.stdout) else sys.stderr
             audience.outlet.write(behind_text(ahead, output.screen_of(stream, options)))
-        elif ahead.executor == "lost" and not options.json:
+        elif ahead.executor in ("lost", "frozen") and not options.json:
             # A pipe was told at the acceptance for what it waits; but not that this may take for ever.
             output.say(behind_text(ahead, output.screen_of(sys.stderr, options)))
 

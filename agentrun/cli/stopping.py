@@ -38,25 +38,27 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
     """Stores the intent, waits for the end if asked to, and says how the run, or its operation, stands."""
     if asked.timeout is not None and not asked.wait:
         raise UsageError("--timeout says how long to --wait", hint="agentrun cancel SESSION --wait --timeout 30s")
-    seconds = _duration(asked.timeout)
+    until = _until(asked.timeout)
     place = options.place()
     found = find(place.tree, name)
     target = Target(found.session, found.run().run_id)
+    # The time that was given is for all of it: also for the lock that somebody may have who does not let go.
+    target.session.patient_until = until
     if asked.operation is not None:
-        return _cancel_operation(options, place, target, asked, seconds)
-    view = _cancel_run(place, target, asked)
+        return _cancel_operation(options, place, target, asked, until)
+    view = _cancel_run(place, target, asked, until)
     if asked.wait and not view.run.is_over:
         vigil = Vigil()
-        view = _wait(target, seconds, lambda follower: follower.is_over or _is_frozen(vigil, follower))
+        view = _wait(target, until, lambda follower: follower.is_over or _is_frozen(vigil, follower))
         if view.executor == "frozen":
             # It will not wind down, and has been given the time to show that it could.
-            _take_from_frozen(place, target)
+            _take_from_frozen(place, target, until)
         if view.executor in ("lost", "frozen"):
             # It died over winding down; whoever comes next does that, and that is us.
-            view = _cancel_run(place, target, asked)
+            view = _cancel_run(place, target, asked, until)
         elif view.run.is_over and view.run.status is not RunStatus.CANCELLED:
             # Something else had been decided before, and won: it says what.
-            view = _cancel_run(place, target, asked)
+            view = _cancel_run(place, target, asked, until)
     if options.json:
         output.out_bytes(json_line(view.to_doc()))
     else:
@@ -66,22 +68,23 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
     return exits.of_cancel(view)
 
 
-def _duration(text: str | None) -> float | None:
+def _until(text: str | None) -> float | None:
+    """When the time is over that `text` gives from now on, by time.monotonic()."""
     if not text:
         return None
     from agentrun.config import parse_duration
 
-    return parse_duration(text)
+    return time.monotonic() + parse_duration(text)
 
 
-def _cancel_run(place: Place, target: Target, asked: Asked) -> RunView:
+def _cancel_run(place: Place, target: Target, asked: Asked, until: float | None) -> RunView:
     try:
         return _asked_to_stop(place, target, asked)
     except SessionHeld:
         # Nothing can be stored as long as the frozen executor holds the lock: it is ended first.
-        if not Vigil().keep(target.run()):
+        if not Vigil().keep(target.run(), until):
             raise
-        frozen = end_frozen(target.run())
+        frozen = end_frozen(target.run(), until)
         try:
             return _asked_to_stop(place, target, asked)
         except SessionHeld as error:
@@ -91,13 +94,17 @@ def _cancel_run(place: Place, target: Target, asked: Asked) -> RunView:
 def _asked_to_stop(place: Place, target: Target, asked: Asked) -> RunView:
     try:
         return control.cancel(place, target, asked.reason, force=asked.force)
+    except TimeRanOut as error:
+        if target.run().load().ending is None:
+            error.message += "; no stop is stored"
+        raise
     except NotEnded:
         return target.run().view()  # the intent is stored, and the view names what is alive
 
 
-def _take_from_frozen(place: Place, target: Target) -> None:
+def _take_from_frozen(place: Place, target: Target, until: float | None) -> None:
     """Ends the executor, or, where that is not to be found here, winds the run down in its stead."""
-    frozen = end_frozen(target.run())
+    frozen = end_frozen(target.run(), until)
     if frozen is not None:
         from agentrun.commands.recovery import recover
 
@@ -108,13 +115,13 @@ def _is_frozen(vigil: Vigil, follower: Follower) -> bool:
     return follower.view.executor == "frozen" and vigil.seconds_left(follower.run_dir) <= 0
 
 
-def _cancel_operation(options: Options, place: Place, target: Target, asked: Asked, seconds: float | None) -> int:
+def _cancel_operation(options: Options, place: Place, target: Target, asked: Asked, until: float | None) -> int:
     assert asked.operation is not None
     found = operations.cancel_operation(place, target, asked.operation, asked.reason, force=asked.force)
     if found.acceptance is not None:
         control.drive_on(place, found.acceptance)
     if asked.wait and found.operation.is_open:
-        found = _wait_for_operation(target, asked.operation, seconds)
+        found = _wait_for_operation(target, asked.operation, until)
     if not found.operation.is_open and not found.is_stopped:
         raise operations.over(found.view.run, found.operation)
     if options.json:
@@ -125,19 +132,18 @@ def _cancel_operation(options: Options, place: Place, target: Target, asked: Ask
     return exits.of_operation(found.operation)
 
 
-def _wait_for_operation(target: Target, operation_id: str, seconds: float | None) -> OperationView:
+def _wait_for_operation(target: Target, operation_id: str, until: float | None) -> OperationView:
     """Waits until the operation is over, or nobody is there who would end it."""
 
     def is_settled(follower: Follower) -> bool:
         is_open = any(each.operation_id == operation_id for each in follower.view.run.open_operations)
         return not is_open or follower.is_over
 
-    _wait(target, seconds, is_settled)
+    _wait(target, until, is_settled)
     return operations.operation_view(target.run(), operation_id)
 
 
-def _wait(target: Target, seconds: float | None, is_done: Callable[[Follower], bool]) -> RunView:
-    until = None if seconds is None else time.monotonic() + seconds
+def _wait(target: Target, until: float | None, is_done: Callable[[Follower], bool]) -> RunView:
     follower = Follower(target)
     try:
         while not is_done(follower):

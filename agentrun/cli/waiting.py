@@ -8,6 +8,7 @@ import time
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.family import check_waits_for_others
+from agentrun.cli.lateness import LateNote
 from agentrun.cli.options import Options
 from agentrun.commands.names import find
 from agentrun.commands.show import told
@@ -45,6 +46,7 @@ def wait(options: Options, names: list[str], timeout: str | None) -> int:
 
 def _keep(options: Options, vigil: Vigil, until: float | None) -> tuple[int, bool]:
     """Waits; the exit code, and whether the time ran out before there was one."""
+    late, screen = LateNote(), output.screen_of(sys.stderr, options)
     while True:
         codes = []
         for view in vigil.look():
@@ -52,6 +54,8 @@ def _keep(options: Options, vigil: Vigil, until: float | None) -> tuple[int, boo
             codes.append(exits.of_run(view))
         if any(codes) or not vigil.awaited:
             return next((code for code in codes if code), exits.OK), False
+        for view in vigil.going_on if not options.json else ():
+            output.say(late.news(view, screen))
         left = None if until is None else until - time.monotonic()
         if left is not None and left <= 0:
             return exits.OK, True

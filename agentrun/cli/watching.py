@@ -7,6 +7,7 @@ import sys
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.audience import Shown, TerminalAudience
+from agentrun.cli.lateness import LateNote
 from agentrun.cli.options import Options
 from agentrun.cli.output import ReaderGone
 from agentrun.commands.names import Target
@@ -19,11 +20,15 @@ from agentrun.render.plain import attention_text, ended_text, hints_after_send, 
 def watch(options: Options, target: Target, audience: Shown, *, with_report: bool, since: int = 0) -> int:
     """Watches a run until it ends, waits for the user or is lost; Ctrl-C leaves it alone."""
     follower = Follower(target, since)
+    late = LateNote()
+    screen = output.screen_of(sys.stdout if output.is_terminal(sys.stdout) else sys.stderr, options)
     try:
         while True:
             _show_news(follower, audience)
             if follower.is_over:
                 break
+            if said := late.news(follower.view, screen):
+                audience.note(said)
             if not audience.outlet.is_read:
                 raise audience.outlet.failure or ReaderGone
             follower.wait(audience.tick())

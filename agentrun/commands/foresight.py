@@ -41,7 +41,7 @@ def _foreseen_outcome(run_dir: RunDir, view: RunView) -> tuple[RecoveredAs, str]
         case "none", RunStatus.WAITING_INPUT if view.overdue:
             return "ended", "no answer came in time"
         case "frozen", _:
-            return "left", "its executor does not respond; it would be watched for one more lease first"
+            return "left", "its executor does not renew its lease; it would be watched for one more lease first"
         case "lost", _ if view.run.unread_events and view.run.ending is None:
             return "left", f"{view.run.unread_events} of its events cannot be read"
         case "lost", _:

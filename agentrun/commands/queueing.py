@@ -36,11 +36,12 @@ def await_turn(place: Place, target: Target, *, signals: list[int], wake: int, t
     """Waits until the run has the slot, is over, or a signal came; looks when something changes, else once a second.
 
     `signals` collects the signals, and `wake` becomes readable with each. `tell` is called with the run that is waited
-    for, whenever that is another one or has lost its executor. The caller holds the liveness lock of `target`'s run.
+    for, whenever that is another one or something new is wrong with its executor. The caller holds the liveness lock
+    of `target`'s run.
     """
     run_dir = target.run()
     watch = Watch(target.session.directory, run_dir.directory)
-    told: tuple[str, bool] | None = None
+    told: tuple[str, ...] | None = None
     started: set[str] = set()
     try:
         while not signals:
@@ -50,8 +51,8 @@ def await_turn(place: Place, target: Target, *, signals: list[int], wake: int, t
             if active == run_dir.run_id:
                 return Turn.HERE
             ahead = _ahead(place, target, active)
-            if ahead is not None and told != (ahead.run.run_id, ahead.executor == "lost"):
-                told = ahead.run.run_id, ahead.executor == "lost"
+            if ahead is not None and told != (ahead.run.run_id, *_trouble(ahead)):
+                told = ahead.run.run_id, *_trouble(ahead)
                 tell(ahead)
             if ahead is not None and ahead.executor == "none" and ahead.run.run_id not in started:
                 # Once for each: one that cannot be started, for want of its configuration, would be tried for ever.
@@ -61,6 +62,13 @@ def await_turn(place: Place, target: Target, *, signals: list[int], wake: int, t
         return Turn.SIGNALLED
     finally:
         watch.close()
+
+
+def _trouble(ahead: RunView) -> tuple[str, ...]:
+    """What keeps its executor from getting on, in a word or two; nothing where that is not known of."""
+    if ahead.executor not in ("lost", "frozen"):
+        return ()
+    return (ahead.executor, ahead.late.cause) if ahead.late else (ahead.executor,)
 
 
 def withdraw(place: Place, target: Target, number: int) -> None:

@@ -6,16 +6,15 @@ more lease length of time in which this process was awake; a renewal in between 
 
 from __future__ import annotations
 
-import os
 import time
 
 from agentrun import clock
-from agentrun.errors import HeldBack
+from agentrun.errors import HeldBack, TimeRanOut
 from agentrun.named import NamedTuple
 from agentrun.records.lease import Lease, Owner
 from agentrun.store.deadlines import lease_seconds
 from agentrun.store.holders import Patience
-from agentrun.store.identity import boot_id, is_called_here, start_time
+from agentrun.store.identity import is_called_here, is_of_here
 from agentrun.store.locks import LOCK_PATIENCE, is_executor_alive, lock_holder
 from agentrun.store.runs import RunDir
 from agentrun.store.watch import Watch
@@ -46,10 +45,11 @@ class Vigil:
             seen = self._seen[run_dir.name] = _Seen(lease, clock.awake_seconds())
         return max(lease_seconds(lease) - (clock.awake_seconds() - seen.since), 0.0)
 
-    def keep(self, run_dir: RunDir) -> bool:
+    def keep(self, run_dir: RunDir, until: float | None = None) -> bool:
         """Watches a frozen executor until it counts as such; False if it comes to life, or dies, before.
 
         A renewal is life, whatever the clock says about its lease: in a container that clock may be another one.
+        Raises TimeRanOut if it has to be watched for longer than `until` (time.monotonic()).
         """
         watch, first = Watch(run_dir.directory), run_dir.lease()
         try:
@@ -57,18 +57,30 @@ class Vigil:
                 left = self.seconds_left(run_dir)
                 if left <= 0:
                     return True
-                watch.wait(left)
+                if until is not None and time.monotonic() >= until:
+                    raise _ran_out(run_dir)
+                watch.wait(left if until is None else min(left, max(until - time.monotonic(), 0.0)))
         finally:
             watch.close()
         return False
 
 
-def end_frozen(run_dir: RunDir) -> Lease | None:
+def _ran_out(run_dir: RunDir) -> TimeRanOut:
+    return TimeRanOut(
+        f"the time ran out: the executor of {run_dir.name} does not respond, and has to be watched for longer",
+        hint=f"give it more time than its lease, or none: agentrun cancel {run_dir.name} --wait",
+        session_id=run_dir.session_id,
+        run_id=run_dir.run_id,
+    )
+
+
+def end_frozen(run_dir: RunDir, until: float | None = None) -> Lease | None:
     """Ends the executor whose lease `run_dir` has, and returns when its locks are free.
 
     One that is not to be found here, being of another machine, boot or container, cannot be ended: its lease comes
     back then, for whoever fences it out. One that waits for the session's lock, which some other process has, is left
-    alone. Raises HeldBack if it is there and does not go, LockHeld if the other process does not let go.
+    alone. Raises HeldBack if it is there and does not go, LockHeld if the other process does not let go, TimeRanOut if
+    that is not waited for for so long, `until` being of time.monotonic().
     """
     from agentrun.adapters.process import end_named
 
@@ -79,7 +91,7 @@ def end_frozen(run_dir: RunDir) -> Lease | None:
     if pid is None:
         return lease
     assert owner.start_time is not None
-    if _was_kept_waiting(run_dir, pid):
+    if _was_kept_waiting(run_dir, pid, until):
         return None
     ended = end_named(pid, owner.start_time, patience=KILL_PATIENCE)
     if ended and run_dir.load().fenced is not None:
@@ -120,7 +132,7 @@ def _number_here(run_dir: RunDir, owner: Owner) -> int | None:
     return keeper if keeper is not None and is_called_here(keeper, owner) else None
 
 
-def _was_kept_waiting(run_dir: RunDir, executor: int) -> bool:
+def _was_kept_waiting(run_dir: RunDir, executor: int, until: float | None) -> bool:
     """Whether the executor could not renew its lease because another process had the session's lock for long.
 
     That one has let go now, so the executor may renew. Raises LockHeld if it does not.
@@ -129,21 +141,12 @@ def _was_kept_waiting(run_dir: RunDir, executor: int) -> bool:
     keeper, since = lock_holder(directory), clock.awake_seconds()
     if keeper in (None, executor):
         return False
-    patience = Patience(run_dir.session_id, directory)
+    patience = Patience(run_dir.session_id, directory, until)
     due = since + LOCK_PATIENCE
     while lock_holder(directory) == keeper:
+        patience.check_time()
         if clock.awake_seconds() >= due:
             patience.look()
             due += LOCK_PATIENCE
         time.sleep(_PAUSE)
     return clock.awake_seconds() - since >= LOCK_PATIENCE
-
-
-def is_of_here(owner: Owner) -> bool:
-    """Whether exactly this process is to be seen here.
-
-    Its number alone means nothing: it may be of another machine or container, or belong to another process by now.
-    """
-    is_known = owner.start_time is not None and owner.boot_id is not None
-    is_same_machine = (owner.host, owner.boot_id) == (os.uname().nodename, boot_id())
-    return is_known and is_same_machine and start_time(owner.pid) == owner.start_time

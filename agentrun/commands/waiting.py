@@ -17,6 +17,8 @@ class Vigil:
         # One watch for all: the kernel grants a user few of them.
         self._watch = Watch(*(run_dir.directory for run_dir in run_dirs))
         self._awaited = [Standstill(run_dir) for run_dir in run_dirs]
+        # How those stood at the last look that are still waited for.
+        self.going_on: list[RunView] = []
 
     @property
     def awaited(self) -> list[RunDir]:
@@ -27,6 +29,7 @@ class Vigil:
         """The runs that stand since the last look; they are awaited no more."""
         found = [(each, told(each.run_dir)) for each in self._awaited]
         standing = [(each, view) for each, view in found if each.has_come(view)]
+        self.going_on = [view for one, view in found if all(one is not each for each, _ in standing)]
         for each, _ in standing:
             self._awaited.remove(each)
         return [view for _, view in standing]

@@ -18,8 +18,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
+    LateBecause = Literal["suspended", "kept_waiting", "no_room", "silent", "elsewhere"]
     Executor = Literal["alive", "none", "lost", "frozen"]
     RecoveredAs = Literal["continued", "started", "ended", "left"]
+
+
+class Late(NamedTuple):
+    """What is seen of an executor that has let its lease run out: `owner` names it, `pid` is its number if it is here.
+
+    It is `suspended`; or `kept_waiting` by who has the session's lock, its `keeper` (`pid name suspended`);
+    or its disk has `no_room`; or it is there and `silent`; or it is `elsewhere`, out of sight.
+    """
+
+    cause: LateBecause
+    owner: str
+    pid: int | None = None
+    keeper: Doc | None = None
+
+    def to_doc(self) -> Doc:
+        """For scripts."""
+        return {"cause": self.cause, "owner": self.owner, "pid": self.pid, "keeper": self.keeper}
 
 
 class RunView(NamedTuple):
@@ -27,7 +45,7 @@ class RunView(NamedTuple):
 
     `stop_asked` says that a cancel sentinel lies there which nobody has taken up; `overdue` that a deadline has passed;
     `unattended` that its turn to begin has come, and nobody is there who begins it; `lost_ahead` is the run that has
-    the slot it waits for, and has lost its executor.
+    the slot it waits for, and has lost its executor; `late` tells more of an executor that is `frozen`.
     """
 
     run: Run
@@ -37,6 +55,7 @@ class RunView(NamedTuple):
     overdue: bool = False
     unattended: bool = False
     lost_ahead: str | None = None
+    late: Late | None = None
 
     @property
     def words(self) -> str:
@@ -54,6 +73,7 @@ class RunView(NamedTuple):
             "overdue": self.overdue,
             "unattended": self.unattended,
             "lostAhead": self.lost_ahead,
+            "late": self.late.to_doc() if self.late else None,
         }
 
 

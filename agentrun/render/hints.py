@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from agentrun.records.operation import Operation
-from agentrun.records.views import Accepted, RunView
+from agentrun.records.views import Accepted, Late, RunView
 from agentrun.render.safe import shown
 from agentrun.render.theme import NOTE, QUESTION, Mark, Screen, Span, line, marked, say
 from agentrun.render.times import duration, moment
@@ -100,8 +100,10 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
     match view.executor:
         case "lost":
             what = "its executor is gone: nothing drives this run"
+        case "frozen" if view.late is not None and view.late.cause in _HELPED_ELSEWHERE:
+            return _helped_elsewhere(view.late, screen)
         case "frozen":
-            what = "its executor does not respond, and its lease has run out"
+            what = _late(view.late, screen)
         case _:
             return []
     name = full_id(view, screen)
@@ -117,7 +119,39 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
         # Nothing else helps as long as that is open.
         command = f"reconcile {name} {say(unknown[0].operation_id, screen)} --as succeeded|failed|cancelled"
         take_up = [_hint("say how it ended with", command), _hint("then take it up with", f"resume {name}")]
+    if view.late is not None and view.late.cause == "suspended":
+        take_up = [f"  let it go on with: kill -CONT {view.late.pid}", *take_up]
     return [_marked(NOTE, what, screen), *take_up, _hint("end it with", f"cancel {name}")]
+
+
+# Another executor could do no better than the one that is there, and no command stores anything either.
+_HELPED_ELSEWHERE = ("kept_waiting", "no_room")
+
+
+def _late(late: Late | None, screen: Screen) -> str:
+    """What is seen of an executor that another one may have to replace."""
+    match late:
+        case Late(cause="suspended", pid=pid):
+            return f"its executor (pid {pid}) is suspended: nothing goes on as long as it is"
+        case Late(cause="silent", pid=pid):
+            return f"its executor (pid {pid}) is there, and renews no lease: it stands still, or its disk is slow"
+        case Late(owner=owner):
+            return f"its executor {say(owner, screen)} does not respond, and its lease has run out"
+        case None:
+            return "its executor does not respond, and its lease has run out"
+
+
+def _helped_elsewhere(late: Late, screen: Screen) -> list[str]:
+    if late.cause == "no_room":
+        what = f"its executor (pid {late.pid}) cannot renew its lease: no room is left on the disk"
+        return [_marked(NOTE, what, screen), "  make room, and it goes on by itself"]
+    keeper = late.keeper or {}
+    is_suspended, pid = keeper.get("suspended"), keeper.get("pid")
+    which = ", which is suspended," if is_suspended else ""
+    has = f"{say(str(keeper.get('name')), screen)} (pid {pid}){which} has the session's lock"
+    what = f"its executor (pid {late.pid}) cannot renew its lease: {has}"
+    way = f"let that go on with: kill -CONT {pid}" if is_suspended else "wait until that is done"
+    return [_marked(NOTE, what, screen), f"  {way}", f"  or end it with: kill -9 {pid}"]
 
 
 def _unattended(view: RunView, screen: Screen) -> list[str]:

@@ -31,6 +31,7 @@ __all__ = [
     "event_text",
     "hints_after_accept",
     "hints_after_send",
+    "late_text",
     "message_text",
     "operation_text",
     "question_text",
@@ -142,6 +143,11 @@ def report_text(report: str, screen: Screen) -> str:
 def attention_text(view: RunView, screen: Screen, now: float | None = None) -> str:
     """What must be known or done about a run; empty if nothing."""
     return _text(hints.attention(view, screen, now))
+
+
+def late_text(view: RunView, screen: Screen) -> str:
+    """Of a run that is waited for: that its executor does not get on, and what to type."""
+    return standing_text(view, screen) + attention_text(view, screen)
 
 
 def accepted_line(accepted: Accepted) -> str:

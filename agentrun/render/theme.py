@@ -115,11 +115,23 @@ def run_status(view: RunView, screen: Screen) -> list[Span]:
     return [mark, Span(f" {view.words}{notes}", mark.style)]
 
 
+# An executor that only cannot renew its lease, for want of room or of a lock, is not called frozen.
+_LATE = {
+    "suspended": "executor suspended",
+    "kept_waiting": "executor kept waiting",
+    "no_room": "executor without room on its disk",
+    "silent": "executor late",
+    "elsewhere": "executor not responding",
+}
+
+
 def glance(view: RunView) -> list[str]:
     """Short words for what a status does not say."""
     notes = []
-    if view.executor in ("lost", "frozen"):
-        notes.append(f"executor {view.executor}")
+    if view.executor == "lost":
+        notes.append("executor lost")
+    elif view.executor == "frozen":
+        notes.append(_LATE[view.late.cause] if view.late else "executor late")
     if view.stop_asked:
         notes.append("stop asked")
     if view.overdue:

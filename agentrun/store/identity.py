@@ -41,6 +41,16 @@ def is_gone(owner: Owner) -> bool:
     return is_to_be_seen and _is_dead(owner.pid, owner.start_time)
 
 
+def is_of_here(owner: Owner) -> bool:
+    """Whether exactly this process is to be seen here.
+
+    Its number alone means nothing: it may be of another machine or container, or belong to another process by now.
+    """
+    is_known = owner.start_time is not None and owner.boot_id is not None
+    is_same_machine = (owner.host, owner.boot_id) == (os.uname().nodename, boot_id())
+    return is_known and is_same_machine and start_time(owner.pid) == owner.start_time
+
+
 def is_called_here(pid: int, owner: Owner) -> bool:
     """Whether `pid` is the process of `owner`, which has another number where it lives: in a container on this boot."""
     is_same = owner.start_time is not None and owner.boot_id is not None and owner.boot_id == boot_id()

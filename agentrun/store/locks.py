@@ -69,21 +69,25 @@ class session_lock:
 
     `on_wait` is called every `LOCK_PATIENCE` seconds as long as another process holds it, and may raise. `check` is
     called once with the lock held, with the device and inode of the directory; if it raises, the lock is let go.
+    `every` are other seconds for `on_wait`.
     Entering raises AgentrunError at once when this thread holds it already: waiting for oneself would never end.
     """
 
     # No generator: an executor passes here for every event.
-    __slots__ = ("_check", "_directory", "_has_waited", "_on_wait", "_place")
+    __slots__ = ("_check", "_directory", "_every", "_has_waited", "_on_wait", "_place")
 
     def __init__(
         self,
         directory: Directory,
         on_wait: Callable[[], None] = lambda: None,
         check: Callable[[tuple[int, int]], None] | None = None,
+        every: float | None = None,
     ) -> None:
         self._directory = directory
         self._on_wait = on_wait
         self._check = check
+        self._every = every
+        self._every = every
 
     def __enter__(self) -> None:
         directory = self._directory
@@ -115,7 +119,7 @@ class session_lock:
         place = self._place
         # Whoever gives up waiting leaves the descriptor to the one that waits for the kernel.
         fd, place.fd = place.fd, -1
-        wait_for_lock(fd, LOCK_PATIENCE, self._on_wait)
+        wait_for_lock(fd, LOCK_PATIENCE if self._every is None else self._every, self._on_wait)
         place.fd = fd
 
     def _let_go(self) -> None:

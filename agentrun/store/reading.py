@@ -27,7 +27,7 @@ from agentrun.store.log import Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from agentrun.records.views import Executor
+    from agentrun.records.views import Executor, Late
 
 E = EventType
 
@@ -119,12 +119,19 @@ class RunReader:
             run = run._replace(unread_events=self.unread(run))
         overdue = self.is_used_up(run) if executor == "lost" else is_overdue(run)
         if status is not RunStatus.QUEUED:
-            return RunView(run, status, executor, self.stop_is_asked(run), overdue)
+            late = self._lateness(run) if executor == "frozen" else None
+            return RunView(run, status, executor, self.stop_is_asked(run), overdue, late=late)
         holder = slot_holder(self.session_directory)
         if holder is None or holder == self.run_id:
             return RunView(run, status, executor, self.stop_is_asked(run), overdue, unattended=executor == "none")
         lost_ahead = holder if self._has_lost_executor(holder) else None
         return RunView(run, status, executor, self.stop_is_asked(run), overdue, lost_ahead=lost_ahead)
+
+    def _lateness(self, run: Run) -> Late | None:
+        from agentrun.store.lateness import lateness
+
+        lease = self.lease_of(run)
+        return lateness(self.session_directory, lease) if lease else None
 
     def _has_lost_executor(self, run_id: str) -> bool:
         """Whether that run of the same session has; False where that cannot be told."""

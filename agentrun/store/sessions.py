@@ -33,6 +33,8 @@ class SessionDir:
         self.directory = directory
         self.activity = activity
         self.messages = Log(directory, layout.MESSAGES, must_exist=True)
+        # Until when, by time.monotonic(), the lock is waited for through this handle; None: as long as `holders` says.
+        self.patient_until: float | None = None
         self._from_within = os.path.join(os.pardir, session_id)
 
     def another(self) -> SessionDir:
@@ -64,18 +66,19 @@ class SessionDir:
     def locked(self) -> session_lock:
         """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there.
 
-        Raises SessionHeld or LockHeld if somebody has it who does not let go.
+        Raises SessionHeld or LockHeld if somebody has it who does not let go, TimeRanOut if that takes too long.
         """
-        from agentrun.store.holders import Patience
+        from agentrun.store.holders import Patience, looks_until
 
-        patience = Patience(self.session_id, self.directory)
+        patience = Patience(self.session_id, self.directory, self.patient_until)
 
         def on_wait() -> None:
+            patience.check_time()
             self._refuse_frozen()
             if not self._is_held_by_executor():
                 patience.look()
 
-        return session_lock(self.directory, on_wait, self._check_in_place)
+        return session_lock(self.directory, on_wait, self._check_in_place, looks_until(self.patient_until))
 
     def locked_for_executor(self) -> session_lock:
         """Holds the session's lock, however long that takes: a run is not lost because somebody has it."""

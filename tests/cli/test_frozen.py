@@ -152,6 +152,33 @@ def test_one_that_wakes_up_while_it_is_watched_goes_on_in_its_generation(
     assert len(home.events(working, "run.lease_acquired")) == 1
 
 
+# covers A58 A63
+def test_who_waits_for_a_suspended_one_is_told_so_once_and_what_to_type(home: Home, working: str, until: Until) -> None:
+    files = [home.path / "said-by-wait", home.path / "said-by-show"]
+    for file in files:
+        file.touch()
+    with files[0].open("ab") as first, files[1].open("ab") as second:
+        waiting = [home.start("wait", working, stderr=first), home.start("show", "-f", working, stderr=second)]
+    waiting.append(home.start("wait", working, "--json"))
+    pid = freeze(home, working, until)
+    view = home.view(working)
+    assert view["late"] == {"cause": "suspended", "owner": view["late"]["owner"], "pid": pid, "keeper": None}
+    assert "executor suspended" in home.run("ls").text
+    seen = home.terminal("show", "-f", working)
+    seen.wait_for(f"kill -CONT {pid}")
+    for file in files:
+        said = until(lambda file=file: file.read_text(), "it is told")
+        assert f"its executor (pid {pid}) is suspended" in said
+        assert f"let it go on with: kill -CONT {pid}\n" in said
+        assert f"agentrun resume {working}\n" in said
+    os.kill(pid, signal.SIGCONT)
+    home.open_gate()
+    home.wait_for_status(working, "completed")
+    assert [each.end()[::2] for each in waiting] == [(0, b"")] * 3
+    assert [file.read_text().count("is suspended") for file in files] == [1, 1]
+    assert seen.end() == 0
+
+
 @contextmanager
 def frozen_in_the_lock(home: Home, until: Until, *before: str) -> Iterator[tuple[str, int]]:
     """A run whose executor stands still with the session's lock, and its number here; `before` begins its container."""

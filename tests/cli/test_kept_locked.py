@@ -50,10 +50,15 @@ def test_commands_that_write_name_a_suspended_process_and_those_that_read_do_not
             ("rename", session, "x"),
         )
         started = [home.start(*words, "--json") for words in writing]
+        in_a_hurry = home.start("cancel", session, "--wait", "--timeout", "1s", "--json")
         for words in (("show", session), ("show", session, "--messages"), ("ls",)):
             assert home.run(*words).code == 0
         assert not any(each.is_over for each in started)
         before = home.messages(session)
+        done = in_a_hurry.end()
+        assert (done.code, done.error["code"]) == (124, "timeout")
+        assert f"kept locked by sleep (pid {pid}), which is suspended; no stop is stored" in done.error["message"]
+        assert not any(each.is_over for each in started), "the time that was given is shorter than the usual patience"
         for each in started:
             done = each.end()
             assert (done.code, done.error["code"]) == (CONFLICT, "conflict")
@@ -72,6 +77,12 @@ def test_an_executor_waits_and_is_not_ended_for_waiting(home: Home, until: Until
     until((home.path / "effects").exists, "its tool is at work")
     with kept(home, session, until) as pid:
         until(lambda: home.view(run)["executor"] == "frozen", "it cannot renew its lease")
+        late = home.view(run)["late"]
+        assert (late["cause"], late["pid"]) == ("kept_waiting", home.executor(run))
+        assert late["keeper"] == {"pid": pid, "name": "sleep", "suspended": False}
+        shown = home.run("show", run).text
+        assert f"sleep (pid {pid}) has the session's lock" in shown
+        assert "agentrun resume" not in shown, "another executor would have to wait as well"
         home.open_gate()
         done = home.run("recover", "--json")
         assert (done.code, [doc["outcome"] for doc in done.docs]) == (NOT_OVER, ["left"])

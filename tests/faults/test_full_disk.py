@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -193,6 +194,32 @@ def test_a_takeover_that_could_not_go_on_is_not_begun(tmp_path: Path, few_files:
     leases = [event["payload"] for event in runs_of(stage.root, SESSION)[0].events if "attempt" in event["payload"]]
     assert [each["attempt"] for each in leases if "owner" in each] == [1, 1, 2]
     assert stage.check(settled=True) == []
+
+
+# covers A58
+@needs_mounts
+def test_an_executor_that_has_no_room_for_its_lease_is_not_called_frozen(tmp_path: Path, small_disk: Path) -> None:
+    stage = Stage(tmp_path, root=small_disk / "root", lease="1s")
+    assert stage.run("new", "--id", SESSION).code == DONE
+    pid = stage.hold("export")
+    until(stage.effects, "its tool is at work, and nothing is left for it to write but its lease")
+    filler = _fill(small_disk, 0)
+    until(lambda: stage.view("run-1")["executor"] == "frozen", "it cannot renew its lease")
+    assert [stage.view("run-1")["late"][name] for name in ("cause", "pid", "keeper")] == ["no_room", pid, None]
+    shown = subprocess.run(
+        [sys.executable, "-m", "agentrun", "show", SESSION],
+        env=stage.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "executor without room on its disk" in shown
+    assert "make room, and it goes on by itself" in shown
+    assert "agentrun resume" not in shown, "another executor would not have more room"
+    filler.unlink()
+    until(lambda: stage.view("run-1")["executor"] == "alive", "it goes on by itself")
+    stage.let_go()
+    assert stage.run("show", "-f", f"{SESSION}/run-1").code == DONE
 
 
 def _read_only(root: Path) -> list[str]:
