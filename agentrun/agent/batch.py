@@ -171,6 +171,11 @@ class Batch:
     # Running.
 
     async def _run(self, calls: list[Operation]) -> None:
+        if len(calls) < 2:
+            # Most replies ask for one call: it needs no task of its own.
+            for call in calls:
+                await self._call(call, self._tools[call.name])
+            return
         import anyio
 
         try:

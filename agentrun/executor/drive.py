@@ -212,16 +212,26 @@ def _caught(numbers: Iterable[signal.Signals]) -> Iterator[MemoryObjectReceiveSt
 async def _heed_others(stretch: StoredStretch) -> None:
     """Notices within milliseconds what others wrote into the run: a cancel, an answer, a takeover."""
     watch = Watch(stretch.run_dir.directory, stretch.session.directory)
+    loop, is_woken = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        # Most of what changes is what this process writes itself: the task is not woken for that.
+        watch.clear()
+        if stretch.may_have_news():
+            is_woken.set()
+
+    if watch.fd is not None:
+        loop.add_reader(watch.fd, wake)
     try:
         while True:
             stretch.show_messages()
             with anyio.move_on_after(watch.patience):
-                if watch.fd is None:
-                    await anyio.sleep_forever()
-                await anyio.wait_readable(watch.fd)  # type: ignore[arg-type]
-            watch.clear()
+                await is_woken.wait()
+            is_woken.clear()
             stretch.look()
     finally:
+        if watch.fd is not None:
+            loop.remove_reader(watch.fd)
         watch.close()
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, NoReturn
 
 import anyio
 
 from agentrun import clock
 from agentrun.agent.checks import Check
-from agentrun.errors import FencedOut, StorageFailed
+from agentrun.errors import AgentrunError, FencedOut, StorageFailed
 from agentrun.executor.audience import Audience
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.executor.stopwatch import Stopwatch
@@ -33,6 +33,10 @@ from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
 E = EventType
+
+# Events after which `run.json` is written again while the run goes on: whoever looks at it, stops it or says something
+# to it folds what came since.
+SNAPSHOT_EVERY = 128
 
 
 class Terms(NamedTuple):
@@ -66,6 +70,7 @@ class Hold:
         self._has_lock = True
         self._untold: list[Event] = []
         self._questions = 0
+        self._snapshot_at = 0
         self._watch = Stopwatch()
         self._lease: Lease | None = None
         self._lease = self._claim()
@@ -93,11 +98,27 @@ class Hold:
             return True
         return False
 
+    def may_have_news(self) -> bool:
+        """Whether `look` or `show_messages` may find something. Takes no lock, and raises nothing: they do."""
+        try:
+            return (
+                self.run_dir.has_news()
+                or self.session.messages.size() != self._shown
+                or self._is_removed()
+                or not self._has_lock
+            )
+        except (AgentrunError, OSError):
+            return True
+
     def _check_there(self) -> None:
         """Raises StorageFailed if somebody removed the run's directory: no command finds and stops the run any more."""
+        if self._is_removed():
+            path = self.run_dir.directory.path
+            raise StorageFailed(f"{path}: it was removed while {self.run_dir.name} was executed")
+
+    def _is_removed(self) -> bool:
         directory = self.run_dir.directory
-        if directory.fd >= 0 and os.fstat(directory.fd).st_nlink == 0:
-            raise StorageFailed(f"{directory.path}: it was removed while {self.run_dir.name} was executed")
+        return directory.fd >= 0 and os.fstat(directory.fd).st_nlink == 0
 
     def show_messages(self) -> None:
         """Tells the audience of the run's messages that it has not been told of."""
@@ -173,13 +194,8 @@ class Hold:
 
     # --- below
 
-    @contextmanager
-    def _recording(self) -> Iterator[Writer]:
-        try:
-            with recording(self.session) as writer:
-                yield writer
-        finally:
-            self._tell()
+    def _recording(self) -> _Recording:
+        return _Recording(self)
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
@@ -196,9 +212,23 @@ class Hold:
     def _is_ours(self, writer: Writer) -> bool:
         return self._lease is None or self._going_on(writer) is not None or not self.fenced
 
+    def _keep_snapshot_near(self, writer: Writer) -> None:
+        """Writes the snapshot once it has fallen behind; the end of a long run, too, is reached from there."""
+        seq = self.run_dir.seen.applied_seq
+        if seq < self._snapshot_at + SNAPSHOT_EVERY:
+            return
+        self._snapshot_at = seq
+        # It may last through a power cut, so what it tells of has to.
+        self.run_dir.events.sync()
+        # It says nothing that the events do not: what the disk refuses, the next of them will say.
+        with suppress(StorageFailed):
+            self.run_dir.write_snapshot(writer, durable=False)
+
     def _tell(self) -> None:
         """Tells the audience what was stored. A script keeps what it is told, numbers too: so that has to last."""
-        if self._untold and self.audience.keeps_what_it_hears:
+        if not self._untold:
+            return
+        if self.audience.keeps_what_it_hears:
             self.run_dir.events.sync_for_reading()
         untold, self._untold = self._untold, []
         for event in untold:
@@ -215,6 +245,7 @@ class Hold:
             self.run_dir.on_event = self._saw
             for event in self.run_dir.all_events():
                 self._saw(event)
+        self._snapshot_at = self.run_dir.seen.applied_seq
         self._watch.start()
         return lease
 
@@ -248,3 +279,20 @@ class Hold:
         self.run_dir.write_snapshot(writer)
         self.left = reason
         self.release()
+
+
+class _Recording(recording):
+    """A hold for the executor's own facts; whoever looks on is told of them behind it."""
+
+    # No generator: each fact passes here.
+    __slots__ = ("_hold",)
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__(hold.session)
+        self._hold = hold
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            self._hold._tell()

@@ -104,6 +104,7 @@ class StoredStretch(Compacting):
                     self.run_dir.append(self.lease, writer, E.INPUT_DELIVERED, payload)
                 started = {"operationId": operation_id, "turnId": turn_id, "model": model, "attempt": attempt}
                 self.run_dir.append(self.lease, writer, E.MODEL_REQUEST_STARTED, started)
+                self._keep_snapshot_near(writer)
                 return
         await self._stop_here()
 
@@ -135,6 +136,7 @@ class StoredStretch(Compacting):
                 self.run_dir.append(self.lease, writer, kind, payload, durable=durable)
                 stored = True
                 self._claims.release(writer, event)
+                self._keep_snapshot_near(writer)
         except FencedOut as error:
             self._fence(error, event)
         except TransitionRefused:

@@ -14,6 +14,7 @@ O = OperationStatus  # noqa: E741 - short, as in `states`
 MODEL, TOOL, CHECK = "model", "tool", "check"
 READ, WRITE = "read", "write"
 # What can be found out about an operation afterwards; anything else (a probe's `running`) settles nothing.
+_STATUSES: dict[str, OperationStatus] = {status.value: status for status in OperationStatus}
 _FINDINGS = (O.SUCCEEDED, O.FAILED, O.CANCELLED, O.TIMED_OUT, O.UNKNOWN)
 
 
@@ -134,10 +135,7 @@ class Operation(NamedTuple):
         return change(self, event) if change else self
 
     def _moved(self, status: object, **changes: object) -> Operation:
-        try:
-            target = OperationStatus(str(status))
-        except ValueError:
-            target = OperationStatus.UNKNOWN
+        target = _STATUSES.get(status, O.UNKNOWN) if isinstance(status, str) else O.UNKNOWN
         if target is not self.status and target not in OPERATION_TRANSITIONS[self.status]:
             return self
         over: Doc = {"pause_ms": None, "paused_at": None}
