@@ -77,7 +77,7 @@ def _about(staging: Staging, session_id: str) -> Unpacked:
     session = staging.session(session_id)
     document = session.read()
     count, agents = 0, {document.agent}
-    for _, message in session.messages.forward(session.message):
+    for message in session.messages_since(1):
         count += 1
         agents.add((message.accept or {}).get("agent"))
     wrong = [staging.told(f"{found.path}: {found.said}") for found in look_once(session) if found.is_wrong]

@@ -39,7 +39,7 @@ def exported(target: Target, on_damage: list[str]) -> Export:
     document = session.read()
 
     def messages() -> Iterator[Message]:
-        for _, message in session.messages.lasting(session.message):
+        for message in session.lasting_messages():
             if target.run_id is None or (message.run_id == target.run_id and message.seq > document.copied):
                 yield message
         on_damage.extend(str(each) for each in session.messages.damage if str(each) not in on_damage)
@@ -73,7 +73,7 @@ def _exported_run(session: SessionDir, document: Session, run_dir: RunDir, on_da
     view = told(run_dir)
 
     def events() -> Iterator[Event]:
-        yield from (event for _, event in run_dir.events.lasting(run_dir.event))
+        yield from run_dir.lasting_events()
         on_damage.extend(str(each) for each in run_dir.events.damage if str(each) not in on_damage)
 
     def steps() -> Iterator[Step]:

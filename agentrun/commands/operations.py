@@ -76,8 +76,7 @@ def cancel_operation(
 def operation_view(run_dir: RunDir, operation_id: str) -> OperationView:
     """The operation as the run's record has it now, durable as it is told. Raises NotFound."""
     view = run_dir.view()
-    events = [event for _, event in run_dir.events.lasting(run_dir.event)]
-    for operation in fold_operations(events):
+    for operation in fold_operations(run_dir.lasting_events()):
         if operation.operation_id == operation_id:
             return OperationView(view, operation)
     raise NotFound(

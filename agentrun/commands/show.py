@@ -66,7 +66,7 @@ def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL, since: int
     from agentrun.records.timeline import RunRecord, timeline_of
 
     view = told(run_dir)
-    events = [event for _, event in run_dir.events.lasting(run_dir.event)]
+    events = list(run_dir.lasting_events())
     messages = messages_of(session, view, tail)
     session.messages.sync_for_reading()
     every_input = [message for message in messages if message.is_input]
@@ -157,15 +157,12 @@ def messages(session: SessionDir, since: int | None, tail: int | None) -> Iterat
         log.sync_for_reading()
         yield from newest
         return
-    first = since or 1
-    records = log.lasting(session.message, log.offset_of(first) if first > 1 else 0)
-    yield from _last((message for _, message in records if message.seq >= first), tail)
+    yield from _last(session.lasting_messages(since or 1), tail)
 
 
 def operations(run_dir: RunDir, since: int | None, tail: int | None) -> Iterator[Event]:
     """The run's events in order: from number `since` on, or the last `tail`; all of them otherwise."""
-    records = run_dir.events.lasting(run_dir.event)
-    yield from _last((event for _, event in records if event.seq >= (since or 1)), tail)
+    yield from _last((event for event in run_dir.lasting_events() if event.seq >= (since or 1)), tail)
 
 
 def damage(session: SessionDir, *run_dirs: RunDir) -> list[Damage]:

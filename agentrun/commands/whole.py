@@ -57,6 +57,6 @@ def _loose(target: Target) -> Iterator[Message]:
         return
     session = target.session
     copied, own = session.read().copied, set(session.run_ids())
-    for _, message in session.messages.lasting(session.message):
+    for message in session.lasting_messages():
         if message.seq <= copied or message.run_id not in own:
             yield message

@@ -62,8 +62,7 @@ class Event(NamedTuple):
             raise ValueError("no seq")
         if not (isinstance(kind, str) and type(generation) is int and isinstance(payload, dict)):
             raise ValueError("no event: type, generation or payload is missing")
-        if kind in _KNOWN:
-            _check_payload(payload)
+        check_payload(kind, payload)
         return cls(
             session_id=str(doc.get("sessionId")),
             run_id=str(doc.get("runId")),
@@ -81,7 +80,10 @@ def beginning_of(session_id: str, run_id: str) -> str:
     return line_of({"sessionId": session_id, "runId": run_id, "seq": 0}).removesuffix("0}")
 
 
-def _check_payload(payload: Doc) -> None:
+def check_payload(kind: str, payload: Doc) -> None:
+    """Raises ValueError if a field that the fold relies on is of another type; of an unknown event, none is known."""
+    if kind not in _KNOWN:
+        return
     for name, value in payload.items():
         if (
             (name in _NUMBERS and type(value) is not int)

@@ -19,6 +19,7 @@ from agentrun.records.views import RunView
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import layout
 from agentrun.store.blobs import read_blob
+from agentrun.store.bulk import lasting_records, records
 from agentrun.store.deadlines import is_expired, is_overdue
 from agentrun.store.disk import Directory
 from agentrun.store.identity import is_gone
@@ -96,7 +97,16 @@ class RunReader:
 
     def all_events(self) -> Iterator[Event]:
         """The run's events, oldest first."""
-        return (event for _, event in self.events.forward(self.event))
+        return records(self.events, self.event, self._many)
+
+    def lasting_events(self) -> Iterator[Event]:
+        """The same, but only what lasts through a power cut: for what is told to somebody."""
+        return lasting_records(self.events, self.event, self._many)
+
+    def _many(self, lines: bytes) -> list[Event] | None:
+        from agentrun.records.in_bulk import events_in  # here: see there
+
+        return events_in(lines, self.session_id, self.run_id, self.event)
 
     def event(self, doc: Doc) -> Event:
         """The event in a decoded line of this run. Raises ValueError if it is none, or another run's."""

@@ -16,6 +16,7 @@ from agentrun.records.message import Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
+from agentrun.store.bulk import lasting_records, records
 from agentrun.store.disk import Directory
 from agentrun.store.expected import Expected
 from agentrun.store.locks import lock_holder, session_lock
@@ -133,10 +134,21 @@ class SessionDir:
 
     def messages_since(self, seq: int) -> Iterator[Message]:
         """The session's messages numbered `seq` or more, oldest first."""
-        start = self.messages.offset_of(seq) if seq > 1 else 0
-        for _, message in self.messages.forward(self.message, start):
-            if message.seq >= seq:
-                yield message
+        if seq <= 1:
+            return records(self.messages, self.message, self._many)
+        found = records(self.messages, self.message, self._many, self.messages.offset_of(seq))
+        return (message for message in found if message.seq >= seq)
+
+    def lasting_messages(self, since: int = 1) -> Iterator[Message]:
+        """The same, but only what lasts through a power cut: for what is told to somebody."""
+        start = self.messages.offset_of(since) if since > 1 else 0
+        found = lasting_records(self.messages, self.message, self._many, start)
+        return (message for message in found if message.seq >= since) if start else found
+
+    def _many(self, lines: bytes) -> list[Message] | None:
+        from agentrun.records.in_bulk import messages_in  # here: see there
+
+        return messages_in(lines, self.session_id, self.message)
 
     def message_at(self, seq: int) -> Message | None:
         """The message numbered `seq`, if it can be read."""
