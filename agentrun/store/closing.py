@@ -118,7 +118,7 @@ def link_next(writer: Writer) -> None:
 
 def _check_complete(writer: Writer, run_dir: RunDir, run: Run) -> None:
     """Raises TransitionRefused if the run has something left to do. Whoever completes has looked; this is the gate."""
-    left = [f"message {message.seq} is not delivered" for message in writer.undelivered(run)]
+    left = [f"message {seq} is not delivered" for seq in writer.undelivered_seqs(run)]
     left += [f"{operation.operation_id} has not ended" for operation in run.open_operations]
     if left:
         words = f"{run_dir.name} cannot complete: {', '.join(left)}"
@@ -135,7 +135,7 @@ def _finished_payload(
         "reason": reason if reason is not None else run.reason,
         "report": report,
         "unresolvedOperations": [operation.operation_id for operation in run.unresolved_operations],
-        "returnedInputs": [message.seq for message in writer.undelivered(run)],
+        "returnedInputs": writer.undelivered_seqs(run),
         "usage": usage,
         "executingMs": executing_ms,
     }

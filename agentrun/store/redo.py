@@ -125,8 +125,8 @@ def _redo_run(writer: Writer, run_dir: RunDir) -> None:
 def _redo_waiting(writer: Writer, run_dir: RunDir, run: Run) -> None:
     waiting = run.waiting_for or {}
     question_id = waiting.get("questionId")
-    messages = writer.session.messages_of(run.run_id, run.message_seq)
-    about = [message for message in messages if message.question_id == question_id]
+    messages = writer.session.messages_with((QUESTION, ANSWER), run.message_seq)
+    about = [each for each in messages if (each.run_id, each.question_id) == (run.run_id, question_id)]
     if not any(message.mode == QUESTION for message in about):
         run_dir.events.sync()
         text = str(waiting.get("text"))

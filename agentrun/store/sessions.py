@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound, SessionHeld
 from agentrun.records.codec import Doc, check_version, decode
-from agentrun.records.message import Message
+from agentrun.records.message import COMPACT, PROMPT, Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
@@ -23,6 +23,9 @@ from agentrun.store.locks import lock_holder, session_lock
 from agentrun.store.log import Log
 from agentrun.store.reading import slot_holder
 from agentrun.store.runs import RunDir
+
+# As many of the last messages are decoded one after the other before it is looked for some kind of them in the bytes.
+_NEAR = 100
 
 
 class SessionDir:
@@ -167,25 +170,45 @@ class SessionDir:
             if message.run_id == run_id:
                 yield message
 
+    def messages_with(self, modes: tuple[str, ...], since: int) -> Iterator[Message]:
+        """The messages of these modes numbered `since` or more, newest first; of the others hardly any is decoded."""
+        # Most of the time it is among the last ones.
+        for count, message in enumerate(self.messages_backward(), 1):
+            if message.seq < since:
+                return
+            if message.mode in modes:
+                yield message
+            if count == _NEAR:
+                break
+        else:
+            return
+        from agentrun.store.looking import newest_with
+
+        seen = message.seq
+        start = self.messages.offset_of(since) if since > 1 else 0
+        for message in newest_with(self.messages, self.message, modes, start):
+            if since <= message.seq < seen and message.mode in modes:
+                yield message
+
+    def prompts(self) -> Iterator[Message]:
+        """The lines that began runs of this session, newest first."""
+        # Copied lines of a fork name runs of the session they come from.
+        since = self.read().copied + 1
+        return (message for message in self.messages_with((PROMPT, COMPACT), since) if message.begins_run)
+
     def newest_prompt(self) -> Message | None:
         """The last line that began a run: its run is the newest, and its `accept.behind` names the open ones then."""
-        copied = self.read().copied
-        for message in self.messages_backward():
-            # Copied lines of a fork name runs of the session they come from.
-            if message.seq <= copied:
-                return None
-            if message.begins_run:
-                return message
-        return None
+        return next(self.prompts(), None)
 
     def prompt_of(self, run_id: str) -> Message | None:
         """The prompt that began `run_id`."""
-        newest = self.newest_prompt()
         number = ids.run_number(run_id) or 0
-        if newest is None or number > (ids.run_number(newest.run_id) or 0):
-            return None
-        messages = self.messages_of(run_id, self.read().copied + 1)
-        return next((message for message in messages if message.begins_run), None)
+        for message in self.prompts():
+            if message.run_id == run_id:
+                return message
+            if number > (ids.run_number(message.run_id) or 0):
+                return None
+        return None
 
     def active(self) -> str | None:
         """The id of the run that holds the slot."""

@@ -39,5 +39,5 @@ def first_undelivered(writer: Writer) -> int | None:
     for run_dir in writer.newest_known_runs():
         run = run_dir.load()
         if not run.is_over:
-            waiting += [message.seq for message in writer.undelivered(run)]
+            waiting += writer.undelivered_seqs(run)
     return min(waiting, default=None)

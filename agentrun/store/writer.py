@@ -80,18 +80,22 @@ class Writer(Held):
 
     def undelivered(self, run: Run) -> list[Message]:
         """The inputs of `run` that have reached nobody yet, oldest first."""
+        return list(self._undelivered(run))[::-1]
+
+    def undelivered_seqs(self, run: Run) -> list[int]:
+        """Their numbers alone: a run that is stopped may have any number of them."""
+        return [message.seq for message in self._undelivered(run)][::-1]
+
+    def _undelivered(self, run: Run) -> Iterator[Message]:
         delivered = set(run.delivered_inputs)
-        found = [
-            message
-            for message in self.session.messages_of(run.run_id, run.message_seq)
-            if message.is_input and message.seq not in delivered
-        ]
-        return found[::-1]
+        for message in self.session.messages_of(run.run_id, run.message_seq):
+            if message.is_input and message.seq not in delivered:
+                yield message
 
     def closing_message(self, run: Run) -> Message | None:
         """The message that tells how `run` ended, if it is there."""
-        messages = self.session.messages_of(run.run_id, run.message_seq)
-        return next((message for message in messages if message.mode in (REPORT, ENDED)), None)
+        messages = self.session.messages_with((REPORT, ENDED), run.message_seq)
+        return next((message for message in messages if message.run_id == run.run_id), None)
 
     def take_slot(self, run_id: str) -> bool:
         """Links `active` to `run_id`, durable; False if another run holds the slot."""
