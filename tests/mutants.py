@@ -96,6 +96,20 @@ MUTANTS = [
         "tests/store/test_locks.py -k fork",
     ),
     Mutant(
+        "a snapshot outlives its events",
+        "store/runs.py",
+        "will be given again.\n            self._make_last()\n",
+        "will be given again.\n            pass\n",
+        "tests/store/test_late_syncs.py",
+    ),
+    Mutant(
+        "what is to be synced behind the lock is told before",
+        "store/runs.py",
+        "        if self._is_owed:\n            self._kept_back",
+        "        if False:\n            self._kept_back",
+        "tests/store/test_late_syncs.py",
+    ),
+    Mutant(
         "a torn tail is glued",
         "store/log.py",
         "        end = _line_start(fd, size)\n        if end == size:",

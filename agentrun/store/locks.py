@@ -42,6 +42,18 @@ class Held:
     # The runs whose cancel sentinel was looked for in this hold. A file can be touched without the lock: it is looked
     # for once, or a run could be stopped between what was decided here and what is written for that.
     looked_for_stop: tuple[str, ...] = ()
+    # What was left to be synced once the lock is let go, before anybody is told of it.
+    owed: tuple[Callable[[], None], ...] = ()
+
+    def pay(self, error: object) -> None:
+        """Does what is owed, behind the lock; `error` is what ended the hold, and counts before what fails here."""
+        owed, self.owed = self.owed, ()
+        for settle in owed:
+            try:
+                settle()
+            except AgentrunError:
+                if error is None:
+                    raise
 
 
 class _Place:
@@ -86,7 +98,6 @@ class session_lock:
         self._directory = directory
         self._on_wait = on_wait
         self._check = check
-        self._every = every
         self._every = every
 
     def __enter__(self) -> None:

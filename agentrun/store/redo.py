@@ -25,28 +25,40 @@ from agentrun.store.writer import Writer
 @contextmanager
 def writing(session: SessionDir) -> Iterator[Writer]:
     """Holds the session's lock, with everything redone. Raises Denied for a session of a newer format."""
-    with session.locked():
+    writer = Writer(session)
+    with _paying(writer), session.locked():
         session.check_writable()
-        writer = Writer(session)
         redo(writer)
         yield writer
+
+
+@contextmanager
+def _paying(writer: Writer) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        writer.pay(error)
+        raise
+    writer.pay(None)
 
 
 class recording:
     """Holds the session's lock for an executor's own facts, which build on nothing that others left."""
 
-    __slots__ = ("_lock", "_session")
+    __slots__ = ("_lock", "_writer")
 
     def __init__(self, session: SessionDir) -> None:
-        self._session = session
         self._lock = session.locked_for_executor()
+        self._writer = Writer(session)
 
     def __enter__(self) -> Writer:
         self._lock.__enter__()
-        return Writer(self._session)
+        return self._writer
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self._lock.__exit__()
+        if self._writer.owed:
+            self._writer.pay(error[1])
 
 
 def redo(writer: Writer) -> None:

@@ -32,12 +32,15 @@ E = EventType
 # These change the status or stand for something that was told to somebody: they last before the lock is let go.
 _ALWAYS_SYNCED = frozenset(
     {
-        E.RUN_LEASE_ACQUIRED, E.RUN_STARTED, E.MODEL_REQUEST_STARTED, E.TOOL_REMOTE_ID, E.RUN_WAITING_INPUT,
-        E.RUN_INPUT_RECEIVED, E.RUN_COMPACTING, E.RUN_COMPACTED, E.RUN_CANCEL_REQUESTED, E.RUN_FAILING,
-        E.RUN_RECONCILING, E.OPERATION_CANCEL_REQUESTED, E.OPERATION_RECONCILED, E.OPERATION_LATE_RESULT,
-        E.RUN_FINISHED, E.RUN_CHILD_ANNOUNCED,
+        E.RUN_LEASE_ACQUIRED, E.RUN_STARTED, E.MODEL_REQUEST_STARTED, E.RUN_WAITING_INPUT, E.RUN_INPUT_RECEIVED,
+        E.RUN_COMPACTING, E.RUN_COMPACTED, E.RUN_CANCEL_REQUESTED, E.RUN_FAILING,
+        E.RUN_RECONCILING, E.OPERATION_CANCEL_REQUESTED, E.OPERATION_RECONCILED, E.RUN_FINISHED, E.RUN_CHILD_ANNOUNCED,
     }
 )  # fmt: skip
+
+# These stand for what only their writer tells of: they last before that, and need not before the lock is let go, so
+# that those who write at once share a sync. Whatever follows from them elsewhere syncs the log first.
+_SYNCED_BEHIND_THE_LOCK = frozenset({E.TOOL_REMOTE_ID, E.OPERATION_LATE_RESULT})
 
 # Small files that whoever takes a lease needs next: the lease, the snapshot, more of the log, and one to spare.
 _ROOM = 4
@@ -49,6 +52,11 @@ class RunDir(RunReader):
     # The fold up to a byte of the log; checked against the log's length before it is trusted.
     _run: Run | None = None
     _offset = 0
+    # How much of the log is known to last. What stands behind it may be owed: then it is synced, and told of, when the
+    # lock has been let go.
+    _lasting = -1
+    _is_owed = False
+    _kept_back: tuple[Event, ...] = ()
     # How each line of the log begins.
     _line_beginning = ""
     # Told of every event that this handle appends or catches up with; for an executor that keeps them.
@@ -88,11 +96,16 @@ class RunDir(RunReader):
 
     def append_as_anyone(self, held: Held, kind: EventType, payload: Doc) -> Run:
         """Appends an event that needs no lease. Raises TransitionRefused."""
-        return self._append(kind, payload)
+        return self._append_to(self._caught_up(), kind, payload, held)
 
     def append(self, lease: Lease, held: Held, kind: EventType, payload: Doc, *, durable: bool = False) -> Run:
         """Appends an event of the lease holder. Raises FencedOut, TransitionRefused."""
-        return self._append_to(self.check(lease, held), kind, payload, durable=durable)
+        return self._append_to(self.check(lease, held), kind, payload, held, durable=durable)
+
+    def settle(self) -> None:
+        """Makes last what was left for behind the lock, and tells of it. Raises StorageFailed."""
+        self._make_last()
+        self._tell_kept_back()
 
     def check(self, lease: Lease, held: Held) -> Run:
         """The run now, if `lease` still is its lease. Raises FencedOut."""
@@ -122,7 +135,7 @@ class RunDir(RunReader):
         if run.status in (RunStatus.QUEUED, RunStatus.RECONCILING) and run.ending is None:
             timeout_at = remaining_deadline(run, timeout)
             started = {"inputMode": run.input_mode, "accountId": self.account, "timeoutAt": timeout_at}
-            self._append(E.RUN_STARTED, started)
+            self._append_to(run, E.RUN_STARTED, started, held)
         return self._hold(lease, held)
 
     def take_over(self, held: Held, *, lease_seconds: float, fenced: Doc | None = None) -> Lease:
@@ -143,6 +156,9 @@ class RunDir(RunReader):
     def write_snapshot(self, held: Held, *, durable: bool = True) -> None:
         """Writes `run.json` as the events tell it now."""
         data = encode_document(self._caught_up().to_doc())
+        if durable:
+            # It must not tell of an event that a power cut may still take away: its number will be given again.
+            self._make_last()
         self.directory.replace(layout.RUN, data, durable=durable)
 
     def rewrite_snapshot(self, held: Held) -> None:
@@ -218,7 +234,7 @@ class RunDir(RunReader):
             "attempt": attempt,
             "expiresAt": lease.expires_at,
         } | ({"fenced": fenced} if fenced else {})
-        self._append(E.RUN_LEASE_ACQUIRED, payload, generation=lease.generation)
+        self._append_to(self._caught_up(), E.RUN_LEASE_ACQUIRED, payload, held, generation=lease.generation)
         return lease
 
     def _hold(self, lease: Lease, held: Held) -> Lease:
@@ -226,11 +242,15 @@ class RunDir(RunReader):
         self.write_snapshot(held)
         return lease
 
-    def _append(self, kind: EventType, payload: Doc, *, generation: int | None = None) -> Run:
-        return self._append_to(self._caught_up(), kind, payload, generation=generation)
-
     def _append_to(
-        self, run: Run, kind: EventType, payload: Doc, *, generation: int | None = None, durable: bool = False
+        self,
+        run: Run,
+        kind: EventType,
+        payload: Doc,
+        held: Held,
+        *,
+        generation: int | None = None,
+        durable: bool = False,
     ) -> Run:
         """Appends to the log that `run` was caught up with in this hold."""
         log = self.events
@@ -247,12 +267,34 @@ class RunDir(RunReader):
         log.append_line(event.to_line(self._beginning()))
         self._run = moved
         self._offset = log.end
+        # Nobody is told before it lasts: he may tell the user.
         if durable or kind in _ALWAYS_SYNCED:
-            log.sync()
-        # Not before it lasts: whoever is told of it may tell the user.
-        if self.on_event:
-            self.on_event(event)
+            self.settle()
+        elif kind in _SYNCED_BEHIND_THE_LOCK:
+            self._is_owed = True
+            held.owed += (self.settle,)
+        self._tell(event)
         return moved
+
+    def _make_last(self) -> None:
+        if self._lasting != self._offset:
+            self.events.sync()
+            self._lasting = self._offset
+        self._is_owed = False
+
+    def _tell(self, event: Event) -> None:
+        """Tells of `event`, in the order of the log: behind what is kept back until it lasts."""
+        if self.on_event is None:
+            return
+        if self._is_owed:
+            self._kept_back += (event,)
+        else:
+            self.on_event(event)
+
+    def _tell_kept_back(self) -> None:
+        kept_back, self._kept_back = self._kept_back, ()
+        for event in kept_back:
+            self._tell(event)
 
     def _beginning(self) -> str:
         if not self._line_beginning:
@@ -276,8 +318,8 @@ class RunDir(RunReader):
         else:
             later = [event for _, event in self.events.forward(self.event, self._offset)]
             self._run = self._run.fold(later)
-            for event in later if self.on_event else ():
-                self.on_event(event)  # type: ignore[misc]
+            for event in later:
+                self._tell(event)
         self._offset = self.events.size()
         return self._run
 
@@ -285,7 +327,7 @@ class RunDir(RunReader):
         if self.run_id not in held.looked_for_stop:
             held.looked_for_stop += (self.run_id,)
             if self.stop_is_asked(run):
-                self._take_up_sentinel()
+                self._take_up_sentinel(held)
                 run = self._caught_up()
         return run
 
@@ -298,7 +340,7 @@ class RunDir(RunReader):
             return  # no snapshot at all, and made anew
         check_version(doc, self.directory.at(layout.RUN))
 
-    def _take_up_sentinel(self) -> None:
+    def _take_up_sentinel(self, held: Held) -> None:
         found = self.directory.stat(layout.CANCEL)
         assert found is not None  # it was there a moment ago, and only its run's end makes it meaningless
         actor = {"user": user_name(found.st_uid), "host": os.uname().nodename, "pid": None}
@@ -308,7 +350,7 @@ class RunDir(RunReader):
             "intent": "cancel",
             "via": "sentinel",
         }
-        self._append(E.RUN_CANCEL_REQUESTED, payload)
+        self._append_to(self._caught_up(), E.RUN_CANCEL_REQUESTED, payload, held)
 
     def _write_lease(self, lease: Lease) -> None:
         # Not synced: the generation in the log is the fence, and after a power cut no executor is left.
