@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cache, partial
 from itertools import repeat
 
 from agentrun.records.codec import Doc
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _CONTROLS = bytes(range(0x20))
 _NUMBER = "([1-9][0-9]{0,17})"
 _TIME = '"([0-9TZ:.-]*)"'
+_NAME = '"([^"]+)"'
 _PLAIN_TEXT = '"([^"]*)"'
 # The quotes that a backslash stands before belong to the text; the parser has the last word on them.
 _ESCAPED_TEXT = r'"([^"]*(?:(?<=\\)"[^"]*)*)"'
@@ -43,12 +44,12 @@ _ACTOR = r"(null|\{[^}]*\})"
 
 def messages_in(lines: bytes, session_id: str, read: Callable[[Doc], Message]) -> list[Message] | None:
     """The messages of whole `lines`, as `read` would make them of each; None where they are to be read one by one."""
-    return _records(lines, _message_line(session_id, b"\\" in lines), partial(_messages, session_id), read)
+    return _records(lines, _message_line(b"\\" in lines), partial(_messages, session_id), read)
 
 
 def events_in(lines: bytes, session_id: str, run_id: str, read: Callable[[Doc], Event]) -> list[Event] | None:
     """The events of whole `lines`, as `read` would make them of each; None where they are to be read one by one."""
-    return _records(lines, _event_line(session_id, run_id), partial(_events, session_id, run_id), read)
+    return _records(lines, _event_line(), partial(_events, session_id, run_id), read)
 
 
 def _records(
@@ -71,19 +72,19 @@ def _records(
         return None
 
 
-@lru_cache(maxsize=8)
-def _message_line(session_id: str, escapes: bool) -> re.Pattern[str]:
+@cache
+def _message_line(escapes: bool) -> re.Pattern[str]:
     return _line(
-        f'"seq":{_NUMBER},"sessionId":"{re.escape(session_id)}","runId":"(run-[1-9][0-9]{{0,17}})"',
+        f'"seq":{_NUMBER},"sessionId":{_NAME},"runId":"(run-[1-9][0-9]{{0,17}})"',
         f'"role":"(user|assistant|system)","mode":"([a-z-]*)","text":{_ESCAPED_TEXT if escapes else _PLAIN_TEXT}',
         rf'"at":{_TIME},"key":(?:null|"([^"\\]+)"),"actor":{_ACTOR}',
     )
 
 
-@lru_cache(maxsize=8)
-def _event_line(session_id: str, run_id: str) -> re.Pattern[str]:
+@cache
+def _event_line() -> re.Pattern[str]:
     return _line(
-        f'"sessionId":"{re.escape(session_id)}","runId":"{re.escape(run_id)}","seq":{_NUMBER}',
+        f'"sessionId":{_NAME},"runId":{_NAME},"seq":{_NUMBER}',
         rf'"type":"([a-z_.]*)","at":{_TIME},"generation":(0|[1-9][0-9]{{0,17}}),"payload":(\{{.*\}})',
     )
 
@@ -93,7 +94,8 @@ def _line(*fields: str) -> re.Pattern[str]:
 
 
 def _messages(session_id: str, columns: Columns) -> list[Message]:
-    seqs, run_ids, roles, modes, texts, times, keys, actors, _ = columns
+    seqs, session_ids, run_ids, roles, modes, texts, times, keys, actors, _ = columns
+    _check_all(session_ids, session_id)
     said = {actor: _object(actor) for actor in {*actors} - {"", "null"}}
     fields = zip(
         _numbers(seqs), repeat(session_id), run_ids, roles, modes, map(_unescaped, texts), times,
@@ -103,7 +105,9 @@ def _messages(session_id: str, columns: Columns) -> list[Message]:
 
 
 def _events(session_id: str, run_id: str, columns: Columns) -> list[Event]:
-    seqs, kinds, times, generations, payloads, _ = columns
+    session_ids, run_ids, seqs, kinds, times, generations, payloads, _ = columns
+    _check_all(session_ids, session_id)
+    _check_all(run_ids, run_id)
     said = [_object(payload or "{}") for payload in payloads]
     for kind, payload in zip(kinds, said, strict=True):
         check_payload(kind, payload)
@@ -115,6 +119,11 @@ def _events(session_id: str, run_id: str, columns: Columns) -> list[Event]:
 
 
 # Of a line of another form every field is empty; what comes of it is replaced.
+def _check_all(found: tuple[str, ...], wanted: str) -> None:
+    if not {*found} <= {wanted, ""}:
+        raise ValueError("of another session or run")
+
+
 def _numbers(texts: tuple[str, ...]) -> list[int]:
     return [int(text or 0) for text in texts]
 

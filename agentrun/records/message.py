@@ -69,29 +69,28 @@ class Message(NamedTuple):
     @classmethod
     def from_doc(cls, doc: Doc) -> Message:
         """The message in a decoded line. Raises ValueError if it is none."""
-        seq, run_id, role, text = doc.get("seq"), doc.get("runId"), doc.get("role"), doc.get("text")
+        get = doc.get
+        seq, run_id, role, text = get("seq"), get("runId"), get("role"), get("text")
         if type(seq) is not int or seq < 1:
             raise ValueError("no seq")
         if not (isinstance(run_id, str) and run_number(run_id) and role in ROLES and isinstance(text, str)):
             raise ValueError("no message: runId, role or text is missing")
-        accept, actor = doc.get("accept"), doc.get("actor")
+        accept, actor, mode, key, question_id = get("accept"), get("actor"), get("mode"), get("key"), get("questionId")
         if isinstance(accept, dict) and not all(isinstance(accept.get(name) or [], list) for name in _ACCEPT_LISTS):
             raise ValueError(f"no message: {', '.join(_ACCEPT_LISTS)} of accept must be lists")
-        return cls(
+        fields = (
             seq,
-            str(doc.get("sessionId")),
+            str(get("sessionId")),
             run_id,
             str(role),
-            _text(doc.get("mode")),
+            mode if isinstance(mode, str) else None,
             text,
-            str(doc.get("at") or ""),
-            _text(doc.get("key")),
+            str(get("at") or ""),
+            key if isinstance(key, str) else None,
             actor if isinstance(actor, dict) else None,
             accept if isinstance(accept, dict) else None,
-            _text(doc.get("questionId")),
+            question_id if isinstance(question_id, str) else None,
             without(doc, _FIELDS),
         )
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+        # As `cls(*fields)` does it, without looking for what was left out.
+        return tuple.__new__(cls, fields)

@@ -19,12 +19,12 @@ from agentrun.records.views import RunView
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import layout
 from agentrun.store.blobs import read_blob
-from agentrun.store.bulk import lasting_records, records
+from agentrun.store.bulk import entries, lasting_records, records
 from agentrun.store.deadlines import is_expired, is_overdue
 from agentrun.store.disk import Directory
 from agentrun.store.identity import is_gone
 from agentrun.store.locks import is_executor_alive
-from agentrun.store.log import Log
+from agentrun.store.log import Damage, Log, Torn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class RunReader:
         self.directory = directory
         self.events = Log(directory, layout.OPERATIONS)
         self._prompt = prompt
+        # The fold up to a byte of the log; checked against the log's length before it is trusted.
+        self._known: tuple[Run, int] | None = None
 
     @property
     def name(self) -> str:
@@ -66,7 +68,26 @@ class RunReader:
         return f"{self.session_id}/{self.run_id}"
 
     def load(self) -> Run:
-        """The run now: the snapshot, and the events after it. Raises CorruptRecord if there is nothing to tell from."""
+        """The run now: the snapshot, and the events after it. Raises CorruptRecord if there is nothing to tell from.
+
+        A handle that looks again goes on from where it was: who watches a run does not fold all of it at every look.
+        """
+        end = self.events.size()
+        if self._known is None or end < self._known[1] or self.events.damage:
+            run = self._load()
+            # Behind a torn tail, or where events cannot be read, it would not know where to go on.
+            is_certain = end > 0 and self.events.bytes_at(end - 1, 1) == b"\n" and not self.events.damage
+            self._known = (run, end) if is_certain else None
+            return run
+        run, offset = self._known
+        if end > offset:
+            later = list(self.events.forward(self.event, offset))
+            if later:
+                run = run.fold(event for _, event in later)
+                self._known = run, later[-1][0]
+        return run
+
+    def _load(self) -> Run:
         snapshot = self.snapshot()
         if snapshot is None:
             return self._fold_all()
@@ -102,6 +123,10 @@ class RunReader:
     def lasting_events(self) -> Iterator[Event]:
         """The same, but only what lasts through a power cut: for what is told to somebody."""
         return lasting_records(self.events, self.event, self._many)
+
+    def every_entry(self) -> Iterator[tuple[int, Event | Damage | Torn]]:
+        """Everything that stands in the run's log, each with the offset behind it."""
+        return entries(self.events, self.event, self._many)
 
     def _many(self, lines: bytes) -> list[Event] | None:
         from agentrun.records.in_bulk import events_in  # here: see there

@@ -16,11 +16,11 @@ from agentrun.records.message import COMPACT, PROMPT, Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
-from agentrun.store.bulk import lasting_records, records
+from agentrun.store.bulk import entries, lasting_records, records
 from agentrun.store.disk import Directory
 from agentrun.store.expected import Expected
 from agentrun.store.locks import lock_holder, session_lock
-from agentrun.store.log import Log
+from agentrun.store.log import Damage, Log, Torn
 from agentrun.store.reading import slot_holder
 from agentrun.store.runs import RunDir
 
@@ -147,6 +147,10 @@ class SessionDir:
         start = self.messages.offset_of(since) if since > 1 else 0
         found = lasting_records(self.messages, self.message, self._many, start)
         return (message for message in found if message.seq >= since) if start else found
+
+    def every_entry(self) -> Iterator[tuple[int, Message | Damage | Torn]]:
+        """Everything that stands in the conversation's log, each with the offset behind it."""
+        return entries(self.messages, self.message, self._many)
 
     def _many(self, lines: bytes) -> list[Message] | None:
         from agentrun.records.in_bulk import messages_in  # here: see there

@@ -53,6 +53,7 @@ def test_every_message_of_a_long_conversation_is_read_once_and_its_damage_is_nam
     whole = tree.session("long")
     assert len(list(whole.messages_since(1))) == len(expected)
     assert whole.messages.damage == by_line.messages.damage
+    assert list(whole.every_entry()) == list(by_line.messages.entries(by_line.message))
 
 
 def test_only_what_was_there_at_the_beginning_is_told(tree: Tree) -> None:

@@ -77,7 +77,7 @@ def look_once(session: SessionDir) -> list[Finding]:
     findings, copied = _look_at_document(session)
     conversation = _Conversation(session, copied)
     try:
-        findings += look_at_log(session.messages, session.message, lambda message: message.seq, conversation.keep)
+        findings += look_at_log(session.messages, session.every_entry(), lambda message: message.seq, conversation.keep)
     except CorruptRecord:
         findings.append(Finding(Kind.MISSING, session.messages.path, "the conversation is not there"))
     conversation.is_whole = not any(finding.kind in _INCOMPLETE for finding in findings)

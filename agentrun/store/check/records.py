@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from agentrun.records.codec import Doc
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import layout
 from agentrun.store.log import Damage, Log, Torn
@@ -21,11 +20,14 @@ LISTED = 100
 
 
 def look_at_log(
-    log: Log, read: Callable[[Doc], T], number: Callable[[T], int], keep: Callable[[T], None]
+    log: Log, there: Iterable[tuple[int, T | Damage | Torn]], number: Callable[[T], int], keep: Callable[[T], None]
 ) -> Iterator[Finding]:
-    """The findings of `log`; every good record is handed to `keep`, in order. Memory does not grow with the log."""
+    """The findings of `log`, in which `there` stands; every good record is handed to `keep`, in order.
+
+    Memory does not grow with the log.
+    """
     expected, damaged, after_damage = 1, 0, False
-    for end, entry in log.entries(read):
+    for end, entry in there:
         if isinstance(entry, Torn):
             said = f"{entry.length} bytes of an append that was never acknowledged"
             yield Finding(Kind.TORN, log.path, said, entry.offset, entry.length)

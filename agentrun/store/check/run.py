@@ -60,7 +60,7 @@ class _Replay:
 def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
     """What is wrong with a run. `has_closing` says whether the conversation tells how it ended."""
     replay = _Replay(run_dir)
-    findings = [*look_at_log(run_dir.events, run_dir.event, lambda event: event.seq, replay.keep)]
+    findings = [*look_at_log(run_dir.events, run_dir.every_entry(), lambda event: event.seq, replay.keep)]
     findings += look_at_blobs(run_dir.directory, layout.BLOBS, replay.blobs)
     run = replay.run
     if any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings):
