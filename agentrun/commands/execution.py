@@ -8,7 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from agentrun.commands.leftovers import DETACHED, end_leftovers_here, end_marked_here, other_executors
+from agentrun.commands.leftovers import (
+    DETACHED,
+    end_descendants_here,
+    end_leftovers_here,
+    end_marked_here,
+    other_executors,
+)
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import ConfigError, StorageFailed
@@ -225,6 +231,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
         signals=scene.signals,
         detached=scene.detached,
         stop_children=lambda operation_id, is_forced: stop_children_here(place, run_dir, operation_id, is_forced),
+        end_below=lambda: end_descendants_here(place, run_dir, config.patience, lambda: False),
     )
 
 

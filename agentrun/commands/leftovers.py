@@ -33,13 +33,23 @@ async def end_leftovers_here(
     place: Place, run_dir: RunDir, patience: Patience, is_forced: Callable[[], bool]
 ) -> list[str]:
     """As `end_marked_leftovers`, from the executor itself, which also finds what has dropped its environment."""
+    names = await end_descendants_here(place, run_dir, patience, is_forced)
+    return names + await end_marked_here(place, run_dir, patience, is_forced)
+
+
+async def end_descendants_here(
+    place: Place, run_dir: RunDir, patience: Patience, is_forced: Callable[[], bool]
+) -> list[str]:
+    """Ends what descends from this process, an executor of nothing else. What carries the marker and does not descend
+
+    from it may be of another executor, which has taken the run over.
+    """
     from agentrun.adapters.process import end_descendants
 
     spare = other_executors(place, run_dir.session_id, run_dir.run_id)
     grace, kill = _grace(patience), patience.kill_timeout
     survivors = await end_descendants(grace=grace, kill=kill, spare=spare, is_forced=is_forced)
-    names = [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
-    return names + await end_marked_here(place, run_dir, patience, is_forced)
+    return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
 
 
 async def end_marked_here(

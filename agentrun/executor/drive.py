@@ -40,13 +40,17 @@ SIGNAL_WORDS: dict[int, str] = {
 }
 
 
+async def _nothing() -> None:
+    """Below a process that does other things as well, nothing is known to be the run's."""
+
+
 class Job(NamedTuple):
     """All that is needed to drive a run. `liveness` is the descriptor of the executor's lock, already held.
 
     `end_leftovers` ends every process that the run's tools left behind and returns the names of those that it could
     not end; it asks what it is given whether to kill them at once. `stop_children` does so for the runs that a call, or
-    any call, of this run began. `leave_now` is called at a second Ctrl-C or SIGTERM,
-    and does not return. `signals` are those that came before.
+    any call, of this run began. `end_below` ends what descends from this process, before it leaves the run to another.
+    `leave_now` is called at a second Ctrl-C or SIGTERM, and does not return. `signals` are those that came before.
     """
 
     session: SessionDir
@@ -61,6 +65,7 @@ class Job(NamedTuple):
     signals: list[int]
     detached: bool = False
     stop_children: StopChildren = no_children
+    end_below: Callable[[], Awaitable[object]] = _nothing
 
 
 class Ended(NamedTuple):
@@ -101,6 +106,8 @@ async def _execute(job: Job) -> Ended:
             await _wind_down(job, stretch)
             group.cancel_scope.cancel()
     except BaseExceptionGroup as errors:
+        # Whoever takes the run up finds what carries its marker. What dropped that is found by its parent alone: us.
+        await job.end_below()
         raise _only_error(errors) from errors
     finally:
         heartbeat.stop()
@@ -132,6 +139,8 @@ async def _work(job: Job, stretch: StoredStretch) -> None:
 async def _wind_down(job: Job, stretch: StoredStretch) -> None:
     """Ends the stretch once nothing of the run is alive any more; otherwise the run stays `cancelling`."""
     if stretch.fenced or stretch.run_dir.load().ending is None:
+        if stretch.is_given_away:
+            await job.end_below()
         stretch.end()
         return
 

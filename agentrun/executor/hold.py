@@ -151,6 +151,11 @@ class Hold:
         self.left = reason
         self.scope.cancel()
 
+    @property
+    def is_given_away(self) -> bool:
+        """Whether another executor is to go on with the run in the middle, or has it already."""
+        return self.fenced is not None or (self.left is not None and self._liveness is not None)
+
     def name_survivors(self, names: Sequence[str]) -> None:
         """Records what of the run cannot be ended as long as it cannot."""
         with self._writing() as writer:

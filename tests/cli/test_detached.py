@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from agentrun.store.redo import writing
+from agentrun.store.tree import Tree
+
 Home = Any
 Until = Callable[..., Any]
 
@@ -123,14 +126,45 @@ def test_a_killed_executor_is_noticed_and_its_run_can_be_ended(home: Home, worki
     home.wait_for_status(f"{working}/run-2", "completed")
 
 
-def test_a_run_whose_directory_is_removed_by_hand_does_not_go_on(home: Home, working: str, until: Until) -> None:
-    # covers A46
-    run = home.detach(working, "analyse")
-    home.wait_for_event(run, "tool.started")
-    executor = home.executor(run)
+def _removed(home: Home, run: str) -> None:
     shutil.rmtree(home.run_dir(run).parent.parent)
-    until(lambda: not Path(f"/proc/{executor}").exists(), "its executor has gone")
-    assert home.marked(working) == []
+
+
+def _handed_over(home: Home, run: str) -> None:
+    os.kill(home.executor(run), signal.SIGTERM)
+
+
+def _taken_over(home: Home, run: str) -> None:
+    """As from another machine: its next write finds a higher generation."""
+    session = Tree(str(home.root), home.session_dir(run).parent.parent.name).session(run.partition("/")[0])
+    with writing(session) as writer:
+        session.run("run-1").take_over(writer, lease_seconds=600.0)
+
+
+@pytest.mark.parametrize("leaving", [_removed, _handed_over, _taken_over])
+def test_an_executor_that_leaves_its_run_in_the_middle_leaves_no_process_of_it(
+    home: Home, leaving: Callable[[Home, str], None], until: Until
+) -> None:
+    """Not even one that a call left behind which has ended, and that nobody else could find any more."""
+    # covers A46 B30
+    home.tool("leave", f"env -i setsid sleep 60 <&- >&- 2>&- & echo $! >'{home.path}/daemon'")
+    home.tool("work", home.gate())
+    home.model({"calls": [{"name": "leave"}]}, {"calls": [{"name": "work"}]}, {"text": "a report"})
+    run = home.detach(home.new(), "analyse")
+    home.wait_for_event(run, "tool.started", 2)
+    executor, daemon = home.executor(run), int((home.path / "daemon").read_text())
+    assert Path(f"/proc/{daemon}/environ").read_bytes() == b"", "its environment is gone"
+    leaving(home, run)
+    until(lambda: not _is_alive(executor), "its executor has gone")
+    assert not _is_alive(daemon)
+    assert home.marked() == []
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_two_detached_runs_in_one_session_come_after_each_other(home: Home, working: str) -> None:
