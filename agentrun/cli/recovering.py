@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
+from agentrun.commands.kinship import learn_from_children, tell_parents
 from agentrun.commands.names import Target, find
 from agentrun.commands.reconcile import ask as ask_probes
 from agentrun.commands.reconcile import reconcile, unresolved
@@ -34,13 +35,15 @@ def settle(
     options: Options, session: str, operation: str | None, status: str | None, note: str | None, *, ask: bool
 ) -> int:
     """Lists what is unresolved in a run, or takes the user's word for how an operation ended."""
-    target = find(options.place().tree, session)
+    place = options.place()
+    target = find(place.tree, session)
     run_dir = target.run()
     if operation is None:
         if status is not None or note is not None:
             raise UsageError("--as and --note need an operation", hint=f"agentrun reconcile {session} OP --as STATUS")
+        learn_from_children(place, target.session, run_dir)
         if ask:
-            ask_probes(options.place(), target.session, run_dir)
+            ask_probes(place, target.session, run_dir)
         found = unresolved(run_dir)
         _say_operations(options, Target(target.session, run_dir.run_id), found)
         if not (found or options.json):
@@ -53,7 +56,9 @@ def settle(
         raise UsageError(
             f"{said}: --as {'|'.join(SETTLEMENTS)}", hint=f"agentrun reconcile {session} {operation} --as ..."
         )
+    learn_from_children(place, target.session, run_dir)
     settled = reconcile(target.session, run_dir, operation, OperationStatus(status), note)
+    tell_parents(place, run_dir.load())
     _say_operations(options, Target(target.session, run_dir.run_id), (settled,))
     return exits.OK
 

@@ -215,8 +215,10 @@ def _show_run(options: Options, target: Target, look: Look) -> None:
     detail = showing.run_detail(target.session, run_dir, tail, look.since)
     if detail.view.run.children:
         from agentrun.commands.children import child_views
+        from agentrun.commands.kinship import as_children_tell
 
-        detail = detail._replace(children=child_views(options.place(), detail.view.run))
+        place = options.place()
+        detail = as_children_tell(place, detail)._replace(children=child_views(place, detail.view.run))
     if options.json:
         events = list(showing.operations(run_dir, look.since, tail))
         output.out_bytes(json_line(run_doc(detail, events)))

@@ -13,6 +13,7 @@ from functools import partial
 from agentrun.commands import recovery
 from agentrun.commands.execution import check_executable, start_detached, start_next
 from agentrun.commands.foresight import foreseen
+from agentrun.commands.kinship import tell_parents
 from agentrun.commands.place import Place
 from agentrun.commands.recovery import Ready
 from agentrun.commands.vigil import Vigil, end_frozen
@@ -179,6 +180,7 @@ class Patrol:
         if result is None:
             return None
         if result.run.is_over:
+            tell_parents(self._place, result.run)
             start_next(self._place, session)
             return _told(run_dir, "ended", result.reason)
         return _told(run_dir, "left", result.reason, result.hint)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from agentrun.commands.asking import stop_outside
 from agentrun.commands.execution import check_executable, config_of, outside_of
+from agentrun.commands.kinship import findings_of_children
 from agentrun.commands.place import Place
 from agentrun.commands.stops import end_leftovers
 from agentrun.commands.vigil import held_elsewhere
@@ -260,15 +261,18 @@ class _Case:
 
 
 def find_out(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> dict[str, Finding]:
-    """How these operations ended, by their ids, as far as a probe or a fenced executor's note knows for certain.
+    """How these operations ended, by their ids, as far as it is known for certain: from the runs that they began, a
+
+    probe, or a fenced executor's note.
 
     Nothing of the run may be alive that could still do what a probe denies; of an executor elsewhere that was fenced
     out nobody can tell as long as it has the executor's lock, so such a denial is worth nothing.
     """
-    probed = _probed(place, run_dir, operations)
+    told = findings_of_children(place, run_dir.load(), operations) if operations else {}
+    probed = _probed(place, run_dir, [each for each in operations if each.operation_id not in told])
     if run_dir.load().fenced is not None and is_executor_alive(run_dir.directory):
         probed = {each: found for each, found in probed.items() if found.status is not OperationStatus.FAILED}
-    return recovery.stale_findings(run_dir, operations) | probed
+    return recovery.stale_findings(run_dir, operations) | probed | told
 
 
 def _probed(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> dict[str, Finding]:

@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from agentrun.commands.reconcile import reconcile
+from agentrun.states import OperationStatus
+from agentrun.store.tree import Tree
+
 Home = Any
 Until = Callable[..., Any]
 
@@ -221,6 +225,57 @@ def test_what_a_child_did_is_known_once_it_is_over(
     assert home.view(run)["unresolvedOperations"] == []
     (finished,) = home.events(run, "run.finished")
     assert finished["payload"]["unresolvedOperations"] == []
+
+
+@pytest.fixture
+def unsure(home: Home, until: Until) -> tuple[str, str]:
+    """A cancelled run whose child was cancelled in the middle of a write: so nobody knows what either did."""
+    helper(home, {"calls": [{"name": "export"}]}, {"text": "never"}, tools='["export"]')
+    home.tool("export", f"touch {home.path}/ready; {home.gate('never')}", effect="write", approve="auto")
+    delegating(home)
+    run = str(home.detach(home.new(), "x"))
+    child = child_of(home, run)
+    until((home.path / "ready").exists, "the child's write")
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.view(run)["unresolvedOperations"] != []
+    return run, child
+
+
+def test_what_is_said_of_a_child_afterwards_settles_the_call_that_began_it(
+    home: Home, unsure: tuple[str, str], until: Until
+) -> None:
+    # covers A35 A52
+    run, child = unsure
+    assert home.run("reconcile", run).text.count("delegate") == 1, "as long as the child's is open"
+    home.config.write_text("# gone\n", "utf-8")
+    assert home.run("reconcile", child, "op-2", "--as", "failed").code == 0
+    assert home.view(run)["unresolvedOperations"] == []
+    (late,) = home.events(run, "operation.late_result")
+    assert (late["payload"]["status"], late["payload"]["evidence"]) == (
+        "cancelled",
+        f"its run {child} ended as cancelled",
+    )
+    assert "unresolved" not in home.run("ls").text
+
+
+def test_the_parent_tells_what_its_child_says_by_now_and_records_it_when_it_is_asked(
+    home: Home, unsure: tuple[str, str]
+) -> None:
+    """As where the parent could not be written when its child was settled."""
+    # covers A35 A52
+    run, child = unsure
+    tree = Tree(str(home.root), home.session_dir(run).parent.parent.name)
+    session = tree.session(child.partition("/")[0])
+    reconcile(session, session.run("run-1"), "op-2", OperationStatus.SUCCEEDED, None)
+    before = (home.run_dir(run) / "operations.jsonl").read_bytes()
+    shown = home.run("show", run, "--json").docs[0]
+    assert shown["run"]["unresolvedOperations"] == []
+    assert "unresolved" not in home.run("show", run).text
+    assert (home.run_dir(run) / "operations.jsonl").read_bytes() == before, "who looks writes nothing"
+    asked = home.run("reconcile", run)
+    assert (asked.code, asked.text) == (0, "")
+    assert "nothing of" in asked.said
+    assert json.loads((home.run_dir(run) / "run.json").read_bytes())["unresolvedOperations"] == []
 
 
 def test_a_child_of_a_child_ends_too(home: Home, until: Until) -> None:
