@@ -17,7 +17,7 @@ from agentrun.agent.protocols import STEERED, Invocation, Question, Stretch, Too
 from agentrun.agent.transcript import Transcript
 from agentrun.agent.turn import Turn
 from agentrun.records.codec import Doc
-from agentrun.records.operation import READ, WRITE, Operation
+from agentrun.records.operation import DENIED, NOT_ALLOWED, READ, WRITE, Operation
 from agentrun.states import OperationStatus as Status
 
 # Characters of a call's arguments in the question for an approval; the rest is in the record.
@@ -134,7 +134,7 @@ class Batch:
         asked = next((each for each in turn.reply.calls if each["id"] == call.tool_call_id), {}) if turn.reply else {}
         if not isinstance(asked.get("arguments"), dict):
             return f"its arguments are no JSON object: {str(asked.get('arguments'))[:200]!r}"
-        return "its configuration does not allow it (approve = deny)" if tool.spec.approve == "deny" else None
+        return NOT_ALLOWED if tool.spec.approve == "deny" else None
 
     async def _skip(self, call: Operation, reason: str) -> None:
         await record_fact(self._stretch, _never_started(call, reason))
@@ -165,7 +165,7 @@ class Batch:
         if answer and answer.approved:
             return True
         note = f": {answer.note}" if answer and answer.note else ""
-        await self._skip(call, f"the user denied it{note}")
+        await self._skip(call, f"{DENIED}{note}")
         return False
 
     # Running.

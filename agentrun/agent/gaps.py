@@ -15,6 +15,8 @@ from agentrun.states import OperationStatus as Status
 HEADING = "## Gaps"
 INTRODUCTION = "Written by agentrun from the record of this run. These calls gave no result; none of them is a zero."
 
+REFUSED = "was refused"
+
 # Characters of a call's arguments and of its error; all of both is in the record.
 SHOWN = 200
 
@@ -35,14 +37,14 @@ def with_gaps(report: str, transcript: Transcript) -> str:
 
 
 def gaps(transcript: Transcript) -> Iterator[Operation]:
-    """The calls that were made and gave no result.
+    """The calls that gave no result although they were made.
 
-    A call that was never started asked nobody for anything. One that the model made again, the same, with success is no
-    gap either, unless nobody knows what the first one did.
+    So is one that was refused. Any other that was never started asked nobody for anything. One that the model made
+    again, the same, with success is no gap either, unless nobody knows what the first one did.
     """
     calls = [call for turn in transcript.turns for call in turn.calls]
     for number, call in enumerate(calls):
-        if call.status not in _WORDS:
+        if not (call.status in _WORDS or call.is_refused):
             continue
         again = any(_is_same(call, later) and later.status is Status.SUCCEEDED for later in calls[number + 1 :])
         if call.is_unresolved or not again:
@@ -60,7 +62,7 @@ def _line(call: Operation) -> str:
     error = f": {_short(call.error)}" if call.error else ""
     remote = f" (remote id {_short(call.remote_id)})" if call.remote_id else ""
     unresolved = "; what it did outside is unresolved" if call.is_unresolved else ""
-    return f"{' '.join(said)}: {_WORDS[call.status]}{error}{unresolved}{remote}"
+    return f"{' '.join(said)}: {_WORDS.get(call.status, REFUSED)}{error}{unresolved}{remote}"
 
 
 def _short(text: str) -> str:

@@ -13,6 +13,12 @@ E = EventType
 O = OperationStatus  # noqa: E741 - short, as in `states`
 MODEL, TOOL, CHECK = "model", "tool", "check"
 READ, WRITE = "read", "write"
+# Why a call was not made although it was wanted, as its `error` says it (more may follow): its configuration, the user,
+# or another write was against it. For any other reason for that it was itself no call any more, or none that can be.
+NOT_ALLOWED = "its configuration does not allow it (approve = deny)"
+DENIED = "the user denied it"
+HELD, HELD_UNKNOWN = "the resource", "who has the resource"
+_REFUSALS = (NOT_ALLOWED, DENIED, f"{HELD} ", f"{HELD_UNKNOWN} ")
 # What can be found out about an operation afterwards; anything else (a probe's `running`) settles nothing.
 _STATUSES: dict[str, OperationStatus] = {status.value: status for status in OperationStatus}
 _FINDINGS = (O.SUCCEEDED, O.FAILED, O.CANCELLED, O.TIMED_OUT, O.UNKNOWN)
@@ -63,6 +69,11 @@ class Operation(NamedTuple):
         if self.status is OperationStatus.UNKNOWN:
             return True
         return self.effect == WRITE and self.may_have_effects and not self.settled and not self.is_open
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was not made because something or somebody was against it."""
+        return self.status is OperationStatus.SKIPPED and (self.error or "").startswith(_REFUSALS)
 
     def brief(self) -> Doc:
         """The fields that `run.json` lists of an open or unresolved operation."""

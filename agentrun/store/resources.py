@@ -12,7 +12,7 @@ from agentrun import clock
 from agentrun.errors import AgentrunError, Denied, NotFound
 from agentrun.records.claim import Claim, file_name
 from agentrun.records.codec import decode, encode_document
-from agentrun.records.operation import Operation
+from agentrun.records.operation import HELD, HELD_UNKNOWN, Operation
 from agentrun.records.run import Run
 from agentrun.states import OperationStatus
 from agentrun.store import layout
@@ -38,7 +38,7 @@ class Resources:
         directory = self._made()
         with directory_lock(directory) as is_locked:
             if not is_locked:
-                return f"who has the resource {operation.resource!r} cannot be told: {directory.path} stays locked"
+                return f"{HELD_UNKNOWN} {operation.resource!r} cannot be told: {directory.path} stays locked"
             holder = self._holder(directory, run_dir, operation)
             if holder is not None:
                 return holder
@@ -74,13 +74,13 @@ class Resources:
                 return None
             claim = _read(directory, name)
             if claim is None:
-                return f"who has the resource {operation.resource!r} cannot be told: {directory.at(name)} is damaged"
+                return f"{HELD_UNKNOWN} {operation.resource!r} cannot be told: {directory.at(name)} is damaged"
             if claim.is_of(run_dir.session_id, run_dir.run_id, operation):
                 return None
             return self._still_held(claim)
         except AgentrunError as error:
             # Whoever cannot be asked is taken for a holder: the other way round two writes could meet.
-            return f"who has the resource {operation.resource!r} cannot be told: {error.message}"
+            return f"{HELD_UNKNOWN} {operation.resource!r} cannot be told: {error.message}"
 
     def _still_held(self, claim: Claim) -> str | None:
         try:
@@ -146,4 +146,4 @@ def _words(claim: Claim, operation: Operation) -> str:
     who = f"{operation.operation_id} ({operation.name}{remote}) of {claim.session_id}/{claim.run_id}"
     is_open = operation.status in (OperationStatus.PENDING, OperationStatus.RUNNING)
     what = "which is under way" if is_open else "of which nobody knows yet what it did"
-    return f"the resource {claim.resource!r} is claimed by {who}, {what}"
+    return f"{HELD} {claim.resource!r} is claimed by {who}, {what}"

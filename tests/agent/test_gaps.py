@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 
@@ -13,6 +15,7 @@ from agentrun.agent.gaps import HEADING, INTRODUCTION
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import Limits, ToolOutcome
 from agentrun.records.codec import Doc
+from agentrun.records.operation import Operation
 from agentrun.states import OperationStatus as Status
 from agentrun.testing.fakes import FakeTool, calling, outcomes, scripted
 from agentrun.testing.stretch import FakeStretch
@@ -28,8 +31,9 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pauses, "FIRST_PAUSE_SECONDS", 0.0)
 
 
-def report(*turns: Doc, tools: list[FakeTool]) -> str:
+def report(*turns: Doc, tools: list[FakeTool], answers: Sequence[str] = ()) -> str:
     stretch = FakeStretch()
+    stretch.answers = list(answers)
     anyio.run(stretch.drive, LoopAgent(scripted(*turns), tools, Limits(), ""))
     assert stretch.report is not None
     return stretch.report
@@ -74,9 +78,25 @@ def test_a_write_of_which_nobody_knows_stays_a_gap_whatever_came_after() -> None
     )
 
 
-def test_a_call_that_was_never_made_is_no_gap() -> None:
-    denied = FakeTool("query", approve="deny")
-    assert report(calling("query", "none"), {"text": "x"}, tools=[denied]) == "x"
+def test_a_call_that_was_refused_is_a_gap_whoever_was_against_it() -> None:
+    """By its configuration, by the user, or for a resource; but not if it was allowed when the model asked again."""
+    never, asked = FakeTool("query", approve="deny"), FakeTool("export", approve="ask", effect="write")
+    said = report(calling("query", "export"), {"text": "x"}, tools=[never, asked], answers=["denied"])
+    assert said.splitlines()[-2:] == [
+        '* op-2 query {"of":"query"}: was refused: its configuration does not allow it (approve = deny)',
+        '* op-3 export {"of":"export"}: was refused: the user denied it',
+    ]
+    again = FakeTool("export", approve="ask", effect="write")
+    turns = calling("export"), calling("export"), {"text": "x"}
+    assert report(*turns, tools=[again], answers=["denied", "approved"]) == "x"
+    for words in ("the resource 'desk' is claimed by op-2 (export) of s/run-1", "who has the resource 'desk' ..."):
+        assert Operation("op-2", "tool", "export", status=Status.SKIPPED, error=words).is_refused
+
+
+def test_a_call_that_asked_nobody_for_anything_is_no_gap() -> None:
+    assert report(calling("none"), {"text": "x"}, tools=[FakeTool("query")]) == "x"
+    steered = Operation("op-2", "tool", "query", status=Status.SKIPPED, error="the user has said something new")
+    assert not steered.is_refused
 
 
 def test_a_long_error_is_shortened() -> None:

@@ -25,6 +25,7 @@ from agentrun.agent.protocols import Question
 from agentrun.agent.transcript import Transcript
 from agentrun.agent.turn import Ask
 from agentrun.records.codec import Doc
+from agentrun.records.operation import DENIED
 
 # Seconds that a request for a permission waits for the agent's other calls to end.
 SIBLING_SECONDS = 10.0
@@ -250,7 +251,7 @@ class Talk:
         ask = await self._exchange.put(Question("approval", text, operation_id))
         if not ask.approved:
             note = f": {ask.note}" if ask.note else ""
-            await self._exchange.activity.refused(call.call_id, f"the user denied it{note}")
+            await self._exchange.activity.refused(call.call_id, f"{DENIED}{note}")
         return _choice(params, allowed=bool(ask.approved))
 
     async def _elicitation(self, params: Doc) -> Doc:
