@@ -257,6 +257,10 @@ class Stage:
         options = ["-o", str(self.stops), "-e", f"trace={_names()}", "-e", inject]
         return self._under_strace(options, self._paths, words, text)
 
+    def was_refused(self) -> bool:
+        """Whether the call that was to fail in the last interrupted command has come, and has failed."""
+        return self.stops.exists() and b") (INJECTED)" in self.stops.read_bytes()
+
     def _under_strace(
         self, options: Iterable[str], paths: Iterable[str], words: Iterable[str], text: str | None = None
     ) -> Done:
@@ -513,11 +517,12 @@ def _cancelled(stage: Stage) -> list[str]:
 def until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
     """The first true value that `look` returns."""
     end = time.monotonic() + patience
-    while time.monotonic() < end:
+    while (begun := time.monotonic()) < end:
         found = look()
         if found:
             return found
-        time.sleep(0.005)
+        # Whoever looks takes time from what is looked for: a look over all processes comes less often.
+        time.sleep(max(0.005, 4 * (time.monotonic() - begun)))
     raise AssertionError(f"it never came to be: {what}")
 
 

@@ -25,11 +25,10 @@ from types import TracebackType
 from typing import IO, Any
 
 import agentrun
+import warm_spawn
 
 SERVER = Path(__file__).with_name("warm_server.py")
 LARGEST_REQUEST = 100_000
-# What the interpreter reads once, when it starts.
-_READ_AT_START = ("LANG", "LC_", "PYTHON", "LD_", "TZ", "_")
 _OWN = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ} | {"LANG": "C.UTF-8"}
 
 
@@ -81,11 +80,7 @@ def _can_be_warm(arguments: Sequence[str], env: Mapping[str, str]) -> bool:
         return False
     if any(signal.getsignal(each) is signal.SIG_IGN for each in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)):
         return False
-    return _read_at_start(env) == _read_at_start(_OWN)
-
-
-def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(_READ_AT_START) and name != "_"}
+    return warm_spawn.begins_alike(env, _OWN)
 
 
 class _Server:
@@ -94,9 +89,10 @@ class _Server:
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            argv = [sys.executable, str(SERVER), str(theirs.fileno())]
-            null = subprocess.DEVNULL
-            self.process = subprocess.Popen(argv, env=_OWN, cwd="/", stdin=null, pass_fds=[theirs.fileno()])
+            room = "-" * warm_spawn.ROOM
+            argv = [sys.executable, str(SERVER), str(theirs.fileno()), room]
+            env, null = _OWN | {"ROOM": room}, subprocess.DEVNULL
+            self.process = subprocess.Popen(argv, env=env, cwd="/", stdin=null, pass_fds=[theirs.fileno()])
         atexit.register(self.end)
 
     def end(self) -> None:

@@ -20,7 +20,11 @@ import traceback
 from contextlib import suppress
 from typing import Any, NoReturn
 
+import warm_spawn
+
 LARGEST_REQUEST = 200_000
+# What the interpreter began with, without what makes room.
+BEGAN_WITH = {name: value for name, value in os.environ.items() if name != "ROOM"}
 # What commands load where they need it: here once for all of them. What belongs to extras is not.
 LOADED_ON_THE_WAY = (
     "agentrun.cli", "agentrun.commands", "agentrun.executor", "agentrun.lifecycle", "agentrun.render",
@@ -37,11 +41,26 @@ def main() -> None:
     """Serves until nobody is at the other end of the socket."""
     _load()
     requests = socket.socket(fileno=int(sys.argv[1]))
-    waiting: dict[int, tuple[int, int]] = {}
+    detaching = warm_spawn.listen()
+    asking: dict[int, socket.socket] = {}
+    waiting: dict[int, tuple[int, int | None]] = {}
     poll = select.poll()
     poll.register(requests, select.POLLIN)
+    poll.register(detaching, select.POLLIN)
     while True:
         for fd, _ in poll.poll():
+            if fd == detaching.fileno():
+                # A command may be stopped, or die, before it says what it wants.
+                way, _ = detaching.accept()
+                asking[way.fileno()] = way
+                poll.register(way, select.POLLIN)
+                continue
+            if fd in asking:
+                poll.unregister(fd)
+                executor = warm_spawn.fork(asking.pop(fd))
+                if executor is not None:
+                    _wait_for_the_end(executor, None, waiting, poll)
+                continue
             if fd != requests.fileno():
                 poll.unregister(fd)
                 _tell_how_it_ended(fd, *waiting.pop(fd))
@@ -56,9 +75,7 @@ def main() -> None:
             for each in fds:
                 os.close(each)
             _tell(told, f"{pid}\n")
-            pidfd = os.pidfd_open(pid)
-            waiting[pidfd] = pid, told
-            poll.register(pidfd, select.POLLIN)
+            _wait_for_the_end(pid, told, waiting, poll)
 
 
 def _load() -> None:
@@ -73,9 +90,19 @@ def _load() -> None:
     gc.freeze()
 
 
-def _tell_how_it_ended(pidfd: int, pid: int, told: int) -> None:
+def _wait_for_the_end(
+    pid: int, told: int | None, waiting: dict[int, tuple[int, int | None]], poll: select.poll
+) -> None:
+    pidfd = os.pidfd_open(pid)
+    waiting[pidfd] = pid, told
+    poll.register(pidfd, select.POLLIN)
+
+
+def _tell_how_it_ended(pidfd: int, pid: int, told: int | None) -> None:
     os.close(pidfd)
     _, status = os.waitpid(pid, 0)
+    if told is None:
+        return
     _tell(told, f"{os.waitstatus_to_exitcode(status)}\n")
     os.close(told)
 
@@ -104,11 +131,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
             os.setgid(request["user"])
             os.setuid(request["user"])
         os.chdir(request["cwd"])
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        # A package that only this command is to find, such as a plug-in: the interpreter looks there when it begins.
-        brought = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", *sys.path)]
-        sys.path[:0] = brought
+        warm_spawn.adopt_environment(request["environment"])
+        warm_spawn.ask_when_detaching(os.getppid(), BEGAN_WITH)
         # The streams in which the interpreter began have the settings of the descriptors that they had then.
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
