@@ -8,6 +8,9 @@ PY := $(VENV)/bin/python
 # More workers than this compete for the disk instead of helping.
 MAX_WORKERS ?= 8
 PYTEST = $(PY) -m pytest -n auto --maxprocesses=$(MAX_WORKERS) --dist worksteal $(ARGS)
+# Who is killed and watched is waited for half of the time: two workers for each processor keep it busy.
+FAULT_WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+FAULTS = $(PY) -m pytest -n $(FAULT_WORKERS) --maxprocesses=$(MAX_WORKERS) --dist worksteal $(ARGS)
 
 # Without bytecode on disk every start of agentrun compiles the package again, four times as slow.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,10 +42,10 @@ test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" cho
 	$(PYTEST) -m "not exhaustive" --ignore=tests/faults
 
 faults: $(VENV)/dev.stamp ## the fault harness, a sample of each kind: kill, power cut, errors, load; says what it skips
-	$(PYTEST) -m "not exhaustive" tests/faults
+	$(FAULTS) -m "not exhaustive" tests/faults
 
-faults-whole: $(VENV)/dev.stamp ## the same with nothing left out: every system call, the soak; half an hour
-	$(PYTEST) -m "not sampled" tests/faults
+faults-whole: $(VENV)/dev.stamp ## all of it, also every system call and the soak; about ten minutes
+	$(FAULTS) -m "not sampled" tests/faults
 
 soak: $(VENV)/dev.stamp ## many runs under random kills, cancels and recoveries, and many starts at once
 	$(PYTEST) -m soak

@@ -27,6 +27,11 @@ MEMORY = Path("/dev/shm")
 ROOM = 1 << 30
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: a worker that begins it last lets all others wait."""
+    items.sort(key=lambda item: item.get_closest_marker("soak") is None)
+
+
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A place of the test's own."""
