@@ -26,14 +26,21 @@ from agentrun.commands.leftovers import DETACHED
 ROOM = 32_000
 # What the interpreter reads once, when it starts; PYTHONPATH is looked at for itself.
 READ_AT_START = ("LANG", "LC_", "PYTHON", "LD_", "TZ", "_")
+LOADED = {"agentrun", "anyio", "typer", "sitecustomize", "usercustomize"}
 _PEER = struct.Struct("3i")
 _new_interpreter = os.posix_spawn
 
 
 def begins_alike(env: Mapping[str, str], own: Mapping[str, str]) -> bool:
-    """Whether an interpreter that starts with `env` is one that started with `own` and has more places to look in."""
-    ours, theirs = (each.get("PYTHONPATH", "").split(os.pathsep) for each in (own, env))
-    return _read_at_start(env) == _read_at_start(own) and {*ours, ""} <= {*theirs, ""}
+    """Whether an interpreter that starts with `env` is one that started with `own` and finds more packages."""
+    ours, theirs = ({*each.get("PYTHONPATH", "").split(os.pathsep), ""} for each in (own, env))
+    return _read_at_start(env) == _read_at_start(own) and ours <= theirs and all(map(_only_adds, theirs - ours))
+
+
+def _only_adds(path: str) -> bool:
+    """Whether nothing there is in the place of what is loaded already, or acts as soon as an interpreter starts."""
+    names = {entry.partition(".")[0] for entry in os.listdir(path)} if os.path.isdir(path) else set()
+    return names.isdisjoint(sys.stdlib_module_names | LOADED)
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
