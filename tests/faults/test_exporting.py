@@ -14,7 +14,7 @@ from rig import Call, Stage, has_strace, killed
 
 WHY_NOT = has_strace()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
-PARTS = 4
+PARTS = 2
 
 
 @pytest.fixture

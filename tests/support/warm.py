@@ -24,8 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-import agentrun
 import warm_spawn
+
+import agentrun
 
 SERVER = Path(__file__).with_name("warm_server.py")
 LARGEST_REQUEST = 100_000

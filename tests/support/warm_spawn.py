@@ -1,4 +1,4 @@
-"""How a detached executor becomes a fork as well: what a warm command would begin as a new interpreter, the server forks.
+"""Detached executors as forks too: the server of warm commands makes them, where a command would begin an interpreter.
 
 The command asks over a socket of the server's, with the lock of the run, and gets the pid. `/proc` tells of the fork
 what it would tell of the interpreter: that is how executors are found.
