@@ -2,7 +2,7 @@
 
 It reads requests from the socket whose descriptor it is told, one packet each, with four descriptors: the standard
 ones of the command and a pipe, into which go the pid of the command and, once it has ended, how. It ends with the
-socket.
+socket. The commands in turn ask it for the executors that they leave behind (`warm_spawn`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import importlib
 import json
 import os
 import pkgutil
-import select
+import selectors
 import signal
 import socket
 import sys
+import time
 import traceback
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -37,45 +38,56 @@ OTHERS = (
 )  # fmt: skip
 
 
-def main() -> None:
-    """Serves until nobody is at the other end of the socket."""
-    _load()
-    requests = socket.socket(fileno=int(sys.argv[1]))
-    detaching = warm_spawn.listen()
-    asking: dict[int, socket.socket] = {}
-    waiting: dict[int, tuple[int, int | None]] = {}
-    poll = select.poll()
-    poll.register(requests, select.POLLIN)
-    poll.register(detaching, select.POLLIN)
-    while True:
-        for fd, _ in poll.poll():
-            if fd == detaching.fileno():
-                # A command may be stopped, or die, before it says what it wants.
-                way, _ = detaching.accept()
-                asking[way.fileno()] = way
-                poll.register(way, select.POLLIN)
-                continue
-            if fd in asking:
-                poll.unregister(fd)
-                executor = warm_spawn.fork(asking.pop(fd))
-                if executor is not None:
-                    _wait_for_the_end(executor, None, waiting, poll)
-                continue
-            if fd != requests.fileno():
-                poll.unregister(fd)
-                _tell_how_it_ended(fd, *waiting.pop(fd))
-                continue
-            packet, fds, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
-            if not packet:
-                return
-            pid = os.fork()
-            if pid == 0:
-                _become(json.loads(packet), fds)
-            told = fds.pop()
-            for each in fds:
-                os.close(each)
-            _tell(told, f"{pid}\n")
-            _wait_for_the_end(pid, told, waiting, poll)
+class Server:
+    """Forks what it is asked for, until nobody is at the other end of the socket."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._is_asked = True
+        # No epoll: a fork would share it.
+        self._ready = selectors.PollSelector()
+        self._ready.register(requests, selectors.EVENT_READ, self._begin_command)
+        self._ready.register(warm_spawn.listen(), selectors.EVENT_READ, self._accept)
+
+    def serve(self) -> None:
+        while self._is_asked:
+            for key, _ in self._ready.select():
+                key.data(key.fileobj)
+
+    def _begin_command(self, requests: socket.socket) -> None:
+        packet, fds, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
+        if not packet:
+            self._is_asked = False
+            return
+        pid = os.fork()
+        if pid == 0:
+            _become(json.loads(packet), fds)
+        told = fds.pop()
+        for each in fds:
+            os.close(each)
+        _tell(told, f"{pid}\n")
+        self._wait_for_the_end(pid, told)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """A command wants an executor; it may be stopped, or die, before it says which."""
+        way, _ = listener.accept()
+        self._ready.register(way, selectors.EVENT_READ, self._begin_executor)
+
+    def _begin_executor(self, way: socket.socket) -> None:
+        self._ready.unregister(way)
+        pid = warm_spawn.fork(way)
+        if pid is not None:
+            self._wait_for_the_end(pid, None)
+
+    def _wait_for_the_end(self, pid: int, told: int | None) -> None:
+        def ended(pidfd: int) -> None:
+            self._ready.unregister(pidfd)
+            os.close(pidfd)
+            _, status = os.waitpid(pid, 0)
+            if told is not None:
+                _tell(told, f"{os.waitstatus_to_exitcode(status)}\n")
+                os.close(told)
+
+        self._ready.register(os.pidfd_open(pid), selectors.EVENT_READ, ended)
 
 
 def _load() -> None:
@@ -88,23 +100,6 @@ def _load() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-
-
-def _wait_for_the_end(
-    pid: int, told: int | None, waiting: dict[int, tuple[int, int | None]], poll: select.poll
-) -> None:
-    pidfd = os.pidfd_open(pid)
-    waiting[pidfd] = pid, told
-    poll.register(pidfd, select.POLLIN)
-
-
-def _tell_how_it_ended(pidfd: int, pid: int, told: int | None) -> None:
-    os.close(pidfd)
-    _, status = os.waitpid(pid, 0)
-    if told is None:
-        return
-    _tell(told, f"{os.waitstatus_to_exitcode(status)}\n")
-    os.close(told)
 
 
 def _tell(fd: int, text: str) -> None:
@@ -155,9 +150,10 @@ def _wait_for(probe: str) -> None:
         with suppress(FileNotFoundError):
             os.truncate(probe, 0)
             return
-        select.select([], [], [], 0.001)
+        time.sleep(0.001)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    main()
+    _load()
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
