@@ -7,31 +7,21 @@ another stretch finishes a batch that this one had to leave.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
 from agentrun.agent.events import RemoteIdLearned, RequestFinished, ToolFinished, ToolRegistered
 from agentrun.agent.pauses import pause_after
 from agentrun.agent.protocols import STEERED, Invocation, Question, Stretch, Tool, ToolOutcome
+from agentrun.agent.registering import registrations
 from agentrun.agent.transcript import Transcript
 from agentrun.agent.turn import Turn
-from agentrun.records.codec import Doc
-from agentrun.records.operation import DENIED, NOT_ALLOWED, READ, WRITE, Operation
+from agentrun.records.operation import DENIED, NOT_ALLOWED, WRITE, Operation
+from agentrun.states import OPEN_OPERATION
 from agentrun.states import OperationStatus as Status
 
 # Characters of a call's arguments in the question for an approval; the rest is in the record.
 SHOWN_ARGUMENTS = 2000
-
-
-def idempotency_key(stretch: Stretch, transcript: Transcript, operation_id: str) -> str:
-    """The same for each attempt of an action in whatever stretch, and another for any other action.
-
-    When the run was accepted belongs to it: a session that was removed may have had the same name.
-    """
-    first = stretch.events[0]
-    action = "\n".join((first.session_id, first.run_id, transcript.accepted_at, operation_id))
-    return hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def is_unfinished(turn: Turn) -> bool:
@@ -42,12 +32,15 @@ def is_unfinished(turn: Turn) -> bool:
     return any(call is None or call.is_open for call in calls)
 
 
-async def record_fact(stretch: Stretch, event: RequestFinished | ToolFinished) -> None:
-    """Stores what has already happened. A cancellation waits for it, for the fact would be lost otherwise."""
+async def record_fact(stretch: Stretch, event: RequestFinished | ToolFinished, *follows: ToolRegistered) -> None:
+    """Stores what has already happened, and what follows from it, if the run goes on.
+
+    A cancellation waits for it, for the fact would be lost otherwise.
+    """
     import anyio
 
     with anyio.CancelScope(shield=True):
-        await stretch.record(event)
+        await stretch.record(event, *follows)
 
 
 def the_one(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -80,7 +73,12 @@ class Batch:
         try:
             await self._register()
             await self._skip_hopeless()
-            await self._run([call for call in self._pending() if not self._needs_approval(call)])
+            # A call that is under way was started together with its registration, and waits to be sent off: what an
+            # executor that is gone left so was settled before.
+            ready = [
+                each for each in self._turn.calls if each.status in OPEN_OPERATION and not self._needs_approval(each)
+            ]
+            await self._run(ready)
             await self._run(await self._approved())
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -100,25 +98,10 @@ class Batch:
 
     async def _register(self) -> None:
         turn = self._turn
-        for call in turn.reply.calls if turn.reply else ():
-            if turn.call_of(str(call["id"])) is None:
-                await self._stretch.record(self._registration(turn.turn_id, call))
-
-    def _registration(self, turn_id: str, call: Doc) -> ToolRegistered:
-        operation_id = self._transcript.catch_up(self._stretch.events).next_operation_id
-        tool = self._tools.get(str(call.get("name")))
-        arguments = call.get("arguments")
-        return ToolRegistered(
-            operation_id=operation_id,
-            turn_id=turn_id,
-            tool_call_id=str(call["id"]),
-            tool_name=str(call.get("name")),
-            arguments=arguments if isinstance(arguments, dict) else {},
-            # A tool that does not exist does nothing.
-            effect=tool.spec.effect if tool else READ,
-            resource=tool.spec.resource if tool else None,
-            idempotency_key=idempotency_key(self._stretch, self._transcript, operation_id),
-        )
+        new = [call for call in (turn.reply.calls if turn.reply else ()) if turn.call_of(str(call["id"])) is None]
+        if new:
+            registered = registrations(self._stretch, self._transcript, self._tools, turn.turn_id, new)
+            await self._stretch.record(*registered)
 
     async def _skip_hopeless(self) -> None:
         turn = self._turn
@@ -200,12 +183,12 @@ class Batch:
         import anyio
 
         attempt, error = call.attempt, call.error
+        is_started = call.status is Status.RUNNING
         while True:
-            attempt += 1
-            assert call.tool_call_id is not None
-            refusal = await self._stretch.start_call(call.operation_id, call.tool_call_id, call.name, attempt)
-            if refusal is not None:
-                stopped = _never_started(call._replace(attempt=attempt - 1, error=error), refusal)
+            attempt += not is_started
+            stopped = await (self._look_again(call) if is_started else self._start(call, attempt, error))
+            is_started = False
+            if stopped is not None:
                 await record_fact(self._stretch, stopped)
                 return
             outcome = await self._attempt(call, tool, attempt)
@@ -216,6 +199,19 @@ class Batch:
                 return
             error = outcome.error
             await anyio.sleep(pause)
+
+    async def _look_again(self, call: Operation) -> ToolFinished | None:
+        """Of a call that was started with its registration: what to record if it must not be sent off."""
+        await self._stretch.ensure_going_on()
+        reason = self._stretch.cancelled_why(call.operation_id)
+        return _not_sent_off(call, reason) if reason else None
+
+    async def _start(self, call: Operation, attempt: int, error: str | None) -> ToolFinished | None:
+        """Registers that a call is sent off now; what to record if it must not be. `error` is of the attempt before."""
+        refusal = await self._stretch.start_call(call.operation_id, call.tool_call_id, call.name, attempt)
+        if refusal is None:
+            return None
+        return _never_started(call._replace(attempt=attempt - 1, error=error), refusal)
 
     async def _attempt(self, call: Operation, tool: Tool, attempt: int) -> ToolOutcome:
         """One attempt. If it is stopped, what is known of it is recorded here, and the stop goes on."""

@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from agentrun.agent.batch import idempotency_key, lost, record_fact
+from agentrun.agent.batch import lost, record_fact
 from agentrun.agent.events import ToolFinished, ToolRegistered
 from agentrun.agent.protocols import Invocation, Stretch, ToolOutcome
+from agentrun.agent.registering import idempotency_key
 from agentrun.agent.transcript import Transcript
 from agentrun.agent.turn import Turn
 from agentrun.agent.verdicts import is_verdict

@@ -36,7 +36,8 @@ class RequestFinished(NamedTuple):
 class ToolRegistered(NamedTuple):
     """A tool call that the model asked for is known; nothing has been started.
 
-    `check` says that it is none, but a check of the draft whose bytes have that hash: `{command sha256}`.
+    `check` says that it is none, but a check of the draft whose bytes have that hash: `{command sha256}`. With `starts`
+    it is started in the same step, if it may: if the run goes on and the user has said nothing new.
     """
 
     operation_id: str
@@ -48,6 +49,7 @@ class ToolRegistered(NamedTuple):
     resource: str | None
     idempotency_key: str
     check: Doc | None = None
+    starts: bool = False
 
 
 class ToolStarted(NamedTuple):

@@ -12,16 +12,18 @@ from collections.abc import Sequence
 from agentrun.agent.batch import Batch, is_unfinished, lost, record_fact
 from agentrun.agent.compaction import Compaction
 from agentrun.agent.context import build_request
-from agentrun.agent.events import RequestFinished
+from agentrun.agent.events import RequestFinished, ToolRegistered
 from agentrun.agent.protocols import (
     Limits,
     Model,
     ModelFailed,
+    ModelRequest,
     Question,
     Stretch,
     Tool,
     ToolSpec,
 )
+from agentrun.agent.registering import registrations
 from agentrun.agent.request import Asked, Request
 from agentrun.agent.transcript import Transcript
 from agentrun.agent.turn import Turn
@@ -99,15 +101,19 @@ class LoopAgent:
             )
 
     async def _check_calls(self, stretch: Stretch, transcript: Transcript) -> None:
-        limit, turn = self._limits.max_tool_calls, transcript.last
-        if limit is None or turn is None or turn.reply is None:
+        turn = transcript.last
+        if turn is None or turn.reply is None:
             return
         before = transcript.calls_used - sum(call.attempt > 0 for call in turn.calls)
-        if before + len(turn.reply.calls) > limit:
+        if self._are_too_many(before, len(turn.reply.calls)):
             await stretch.fail(
-                f"the budget of {limit} tool calls is used up "
+                f"the budget of {self._limits.max_tool_calls} tool calls is used up "
                 f"(max_tool_calls; {before} were made, the model asks for {len(turn.reply.calls)} more)"
             )
+
+    def _are_too_many(self, before: int, more: int) -> bool:
+        limit = self._limits.max_tool_calls
+        return limit is not None and before + more > limit
 
     # The model.
 
@@ -120,9 +126,18 @@ class LoopAgent:
         await self._check_request(stretch, transcript.catch_up(stretch.events))
         await self._compact_if_due(stretch, transcript)
         specs = self._specs
-        asked = Asked(
-            lambda: build_request(self._system, specs, stretch, transcript), transcript.next_turn_id, at_rest=at_rest
-        )
+        turn_id = transcript.next_turn_id
+
+        def calls_for(finished: RequestFinished) -> Sequence[ToolRegistered]:
+            # Those that are one too many are not registered: the next step says so.
+            if self._are_too_many(transcript.calls_used, len(finished.calls)):
+                return ()
+            return registrations(stretch, transcript, self._tools, turn_id, finished.calls)
+
+        def build() -> ModelRequest:
+            return build_request(self._system, specs, stretch, transcript)
+
+        asked = Asked(build, turn_id, at_rest=at_rest, calls_for=calls_for)
         request = Request(self._model, stretch, transcript, asked)
         with stretch.scope_of(request.operation_id):
             answer = await request.ask()

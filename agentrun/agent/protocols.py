@@ -282,14 +282,21 @@ class Stretch(Protocol):
     async def draft(self, operation_id: str, text: str) -> None:
         """More streamed text of a model request that is under way."""
 
-    async def record(self, event: AgentEvent) -> None:
-        """Stores what happened. Returns when it is safe to build on it."""
+    async def record(self, *events: AgentEvent) -> None:
+        """Stores what happened, in one step. Returns when it is safe to build on it.
+
+        What was registered after a fact is left out where the run must not go on; what was registered alone does not
+        return then.
+        """
 
     async def start_call(self, operation_id: str, tool_call_id: str | None, tool_name: str, attempt: int) -> str | None:
         """Registers that a tool call is about to be dispatched. Returns None to go ahead.
 
         Otherwise nothing was stored, the call must not start, and the text says why (a steer has come).
         """
+
+    async def ensure_going_on(self) -> None:
+        """Looks once more before a call is sent off that was started when it was registered."""
 
     def time_left(self) -> float | None:
         """Seconds that the run may still execute; None is no limit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 
 from agentrun.agent.batch import record_fact
-from agentrun.agent.events import RequestFinished
+from agentrun.agent.events import RequestFinished, ToolRegistered
 from agentrun.agent.pauses import pause_after, too_long
 from agentrun.agent.protocols import Model, ModelFailed, ModelReply, ModelRequest, Stretch, ToolCall
 from agentrun.agent.transcript import Transcript
@@ -20,12 +20,13 @@ MODEL_ATTEMPTS = 3
 class Asked(NamedTuple):
     """What is asked: `turn_id` None is a request for a summary, which delivers no input and is no draft of a report.
 
-    `build` makes the request once its inputs are delivered.
+    `build` makes the request once its inputs are delivered; `calls_for` says what is registered with the reply.
     """
 
     build: Callable[[], ModelRequest]
     turn_id: str | None = None
     at_rest: bool = False
+    calls_for: Callable[[RequestFinished], Sequence[ToolRegistered]] = lambda finished: ()
 
 
 class Request:
@@ -69,7 +70,8 @@ class Request:
         except BaseException as error:
             await self._leave(attempt, error)
             raise
-        await record_fact(self._stretch, self._finished(attempt, reply))
+        finished = self._finished(attempt, reply)
+        await record_fact(self._stretch, finished, *self._asked.calls_for(finished))
         return reply
 
     def _without_hope(self, failure: ModelFailed) -> ModelFailed:

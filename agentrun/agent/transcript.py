@@ -6,7 +6,8 @@ it did. Events are taken up one after the other; the ones taken up before are ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import count
 
 from agentrun.agent.protocols import ModelReply
 from agentrun.agent.shown import Shown
@@ -72,7 +73,11 @@ class Transcript:
     @property
     def next_operation_id(self) -> str:
         """`op-N`, dense over the run."""
-        return f"op-{self._last_operation + 1}"
+        return next(self.new_operation_ids())
+
+    def new_operation_ids(self) -> Iterator[str]:
+        """The ids of the operations that are registered next, in their order."""
+        return (f"op-{number}" for number in count(self._last_operation + 1))
 
     @property
     def next_turn_id(self) -> str:

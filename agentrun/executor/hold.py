@@ -296,8 +296,10 @@ class _Recording(recording):
         super().__init__(hold.session)
         self._hold = hold
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
-            super().__exit__(*error)
+            super().__exit__(*raised)
         finally:
-            self._hold._tell()
+            # What may not have lasted is told to nobody.
+            if not any(isinstance(each, StorageFailed) for each in raised):
+                self._hold._tell()

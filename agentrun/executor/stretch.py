@@ -8,7 +8,7 @@ still record facts.
 from __future__ import annotations
 
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO, NoReturn
 
@@ -119,30 +119,55 @@ class StoredStretch(Compacting):
                     return
             await self._stop_here()
 
-    async def record(self, event: AgentEvent) -> None:
-        """Stores a fact. A fenced executor keeps it outside the run instead."""
-        if self.left and isinstance(event, ToolFinished) and event.status is OperationStatus.SKIPPED:
-            # Whoever goes on with the run will start it; only a run that ends skips.
+    async def record(self, *events: AgentEvent) -> None:
+        """Stores facts, and what follows from them. A fenced executor keeps a fact outside the run instead."""
+        # Whoever goes on with a run that is left will start what is skipped here; only a run that ends skips.
+        events = tuple(each for each in events if not (self.left and _is_skipped(each)))
+        if not events:
             return
-        stored = False
+        stored = 0
         try:
             with self._recording() as writer:
-                if isinstance(event, RequestFinished):
-                    self._draft.write(writer, self.lease)
-                kind, payload = line_of(event, lambda source: self._blob(writer, source))
-                # What may happen outside from here on must not be denied by a power cut.
-                is_write = isinstance(event, ToolRegistered) and event.effect == WRITE
-                durable = is_write or isinstance(event, ToolStarted) or self._claims.ends_with(event)
-                self.run_dir.append(self.lease, writer, kind, payload, durable=durable)
-                stored = True
-                self._claims.release(writer, event)
+                lasts = False
+                for event in events:
+                    lasts |= self._store(writer, event)
+                    stored += 1
+                lasts |= self._start_registered(writer, events)
+                if lasts:
+                    self.run_dir.events.sync()
                 self._keep_snapshot_near(writer)
         except FencedOut as error:
-            self._fence(error, event)
+            self._fence(error, events[stored])
         except TransitionRefused:
             # New work, and a stop has come in between. (Facts about what was started are never refused.)
             pass
-        if not stored and isinstance(event, ToolRegistered):
+        if not stored and isinstance(events[0], ToolRegistered):
+            await self._stop_here()
+
+    def _store(self, writer: Writer, event: AgentEvent) -> bool:
+        """Stores one; returns whether it has to last before anything else happens."""
+        if isinstance(event, RequestFinished):
+            self._draft.write(writer, self.lease)
+        kind, payload = line_of(event, lambda source: self._blob(writer, source))
+        self.run_dir.append(self.lease, writer, kind, payload, durable=self._claims.ends_with(event))
+        self._claims.release(writer, event)
+        # What may happen outside from here on must not be denied by a power cut.
+        return isinstance(event, ToolStarted) or (isinstance(event, ToolRegistered) and event.effect == WRITE)
+
+    def _start_registered(self, writer: Writer, events: Sequence[AgentEvent]) -> bool:
+        """Starts those that need nobody, unless the user has said something new; whether one of them is a write."""
+        starting = [each for each in events if isinstance(each, ToolRegistered) and each.starts]
+        run = self._going_on(writer) if starting else None
+        if run is None or self._inputs.is_steered(writer, run):
+            return False
+        for each in starting:
+            names = {"operationId": each.operation_id, "toolCallId": each.tool_call_id, "toolName": each.tool_name}
+            self.run_dir.append(self.lease, writer, E.TOOL_STARTED, names | {"attempt": 1})
+        return any(each.effect == WRITE for each in starting)
+
+    async def ensure_going_on(self) -> None:
+        """Does not return if a stop has come while it was stored that calls are started."""
+        if self.look():
             await self._stop_here()
 
     async def start_call(self, operation_id: str, tool_call_id: str | None, tool_name: str, attempt: int) -> str | None:
@@ -295,3 +320,7 @@ class StoredStretch(Compacting):
         return any(
             each.effect == WRITE for each in self.run_dir.seen.open_operations if each.operation_id == operation_id
         )
+
+
+def _is_skipped(event: AgentEvent) -> bool:
+    return isinstance(event, ToolFinished) and event.status is OperationStatus.SKIPPED

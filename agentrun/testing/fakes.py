@@ -114,3 +114,11 @@ class FakeModel:
         if isinstance(reply, Exception):
             raise reply
         return reply
+
+
+class FakeRemoteIds(dict[str, str]):
+    """Remote ids that nobody stores."""
+
+    def keep(self, name: str, value: str) -> None:
+        """See `agent.protocols.RemoteIds`."""
+        self[name] = value

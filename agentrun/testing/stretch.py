@@ -36,19 +36,12 @@ from agentrun.records.message import ANSWER, COMPACT, FOLLOW_UP, PROMPT, STEER, 
 from agentrun.records.operation import WRITE, Operation, fold_operations
 from agentrun.records.run import Run, accepted_run
 from agentrun.states import EventType, OperationStatus, RunStatus
+from agentrun.testing.fakes import FakeRemoteIds
 
 E = EventType
 Hook = Callable[["FakeStretch", Event], None]
 
 SESSION, RUN = "session-test", "run-1"
-
-
-class FakeRemoteIds(dict[str, str]):
-    """Remote ids that nobody stores."""
-
-    def keep(self, name: str, value: str) -> None:
-        """See `agent.protocols.RemoteIds`."""
-        self[name] = value
 
 
 class FakeStretch:
@@ -215,7 +208,20 @@ class FakeStretch:
         self.drafts[operation_id] = self.drafts.get(operation_id, "") + text
         await anyio.lowlevel.checkpoint()
 
-    async def record(self, event: AgentEvent) -> None:
+    async def record(self, *events: AgentEvent) -> None:
+        for event in events:
+            if event is events[0] or not self._must_stop:
+                await self._record(event)
+        for event in events:
+            if (
+                isinstance(event, ToolRegistered)
+                and event.starts
+                and not (self._must_stop or self._why_not(event.operation_id))
+            ):
+                self._append(E.TOOL_STARTED, _names(event.operation_id, event.tool_call_id, event.tool_name, 1))
+        await self._tell()
+
+    async def _record(self, event: AgentEvent) -> None:
         kind, payload = as_stored(event)
         match event:
             case RequestFinished():
@@ -227,18 +233,20 @@ class FakeStretch:
                 await self._check()  # new work; all else is a fact
             case ToolStarted() | ToolProgressed() | RemoteIdLearned():
                 pass
-        await self._store(kind, payload)
+        self._append(kind, payload)
+
+    async def ensure_going_on(self) -> None:
+        await self._check()
 
     async def start_call(self, operation_id: str, tool_call_id: str | None, tool_name: str, attempt: int) -> str | None:
         await self._check()
-        if self.is_steered():
-            return STEERED
-        cancelled = self.cancelled_why(operation_id)
-        if cancelled:
-            return cancelled
-        started = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
-        await self._store(E.TOOL_STARTED, started | {"attempt": attempt})
+        if why_not := self._why_not(operation_id):
+            return why_not
+        await self._store(E.TOOL_STARTED, _names(operation_id, tool_call_id, tool_name, attempt))
         return None
+
+    def _why_not(self, operation_id: str) -> str | None:
+        return STEERED if self.is_steered() else self.cancelled_why(operation_id)
 
     def time_left(self) -> float | None:
         return self.seconds_left
@@ -362,8 +370,12 @@ class FakeStretch:
         if self._yields:
             await anyio.lowlevel.checkpoint()
 
+    @property
+    def _must_stop(self) -> bool:
+        return self.run.ending is not None or self.run.is_over
+
     async def _check(self) -> None:
-        if self.run.ending or self.run.is_over:
+        if self._must_stop:
             await self._stop_here()
 
     async def _stop_here(self) -> NoReturn:
@@ -373,12 +385,12 @@ class FakeStretch:
 
     def _settle(self, operation: Operation) -> None:
         if operation.status is OperationStatus.PENDING:
-            skipped = {
-                "operationId": operation.operation_id,
-                "status": "skipped",
-                "attempt": operation.attempt,
-            }
+            skipped = {"operationId": operation.operation_id, "status": "skipped", "attempt": operation.attempt}
             self._append(E.TOOL_FINISHED, skipped)
             return
         status = "unknown" if operation.effect == WRITE else "cancelled"
         self._append(E.OPERATION_RECONCILED, {"operationId": operation.operation_id, "status": status})
+
+
+def _names(operation_id: str, tool_call_id: str | None, tool_name: str, attempt: int) -> Doc:
+    return {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name, "attempt": attempt}

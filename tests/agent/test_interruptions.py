@@ -212,24 +212,24 @@ def test_a_call_that_waits_for_another_attempt_is_left_for_the_next_stretch_unle
 
 
 class Refusing(FakeStretch):
-    """Refuses to start a call of the tool `b`, or to store a remote id."""
+    """Refuses to start a call of the tool `b` again, or to store a remote id."""
 
     async def start_call(self, operation_id: str, tool_call_id: str, tool_name: str, attempt: int) -> str | None:
         if tool_name == "b":
             raise OSError("the disk is full")
         return await super().start_call(operation_id, tool_call_id, tool_name, attempt)
 
-    async def record(self, event: Any) -> None:
-        if hasattr(event, "remote_id"):
+    async def record(self, *events: Any) -> None:
+        if hasattr(events[0], "remote_id"):
             raise OSError("the disk is full")
-        await super().record(event)
+        await super().record(*events)
 
 
 def test_an_error_of_the_stretch_stops_the_siblings_and_comes_out_alone() -> None:
     stretch = Refusing()
     slow = FakeTool("a", forever, effect="write")
     with pytest.raises(OSError, match="the disk is full"):
-        drive(stretch, agent(scripted(calling("a", "b")), slow, FakeTool("b")))
+        drive(stretch, agent(scripted(calling("a", "b")), slow, FakeTool("b", outcomes(FOR_NOW), retries=1)))
     assert statuses(stretch)["op-2"] is CANCELLED
     assert stretch.operations[1].may_have_effects
 

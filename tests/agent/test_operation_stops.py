@@ -12,7 +12,7 @@ from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import Invocation, Limits, Model, ModelReply, ModelRequest, Tool, ToolOutcome
 from agentrun.records.event import Event
 from agentrun.states import EventType, OperationStatus, RunStatus
-from agentrun.testing.fakes import FakeModel, FakeTool, calling, forever, outcomes, scripted
+from agentrun.testing.fakes import FakeModel, FakeTool, calling, forever, outcomes, scripted, succeed
 from agentrun.testing.stretch import FakeStretch
 
 E = EventType
@@ -36,12 +36,20 @@ def cancel_when_started(stretch: FakeStretch, operation_id: str) -> None:
 
 
 @pytest.mark.parametrize("yields", [True, False])
+@pytest.mark.parametrize("is_sent", [True, False])
 @pytest.mark.parametrize("effect", ["read", "write"])
-def test_a_call_under_way_is_stopped_and_its_sibling_is_not(effect: str, yields: bool) -> None:
+def test_a_call_under_way_is_stopped_and_its_sibling_is_not(effect: str, is_sent: bool, yields: bool) -> None:
     # covers A56
     stretch = FakeStretch(yields=yields)
-    cancel_when_started(stretch, "op-2")
-    tools = FakeTool("a", forever, effect=effect), FakeTool("b")  # type: ignore[arg-type]
+
+    async def cancel_the_other(invocation: Invocation) -> ToolOutcome:
+        if is_sent:
+            stretch.cancel_operation("op-2")
+        return await succeed(invocation)
+
+    if not is_sent:
+        cancel_when_started(stretch, "op-2")
+    tools = FakeTool("a", forever, effect=effect), FakeTool("b", cancel_the_other)  # type: ignore[arg-type]
     assert drive(stretch, scripted(calling("a", "b"), {"text": "{{op:a}} {{op:b}}"}), *tools) is RunStatus.COMPLETED
     assert statuses(stretch) == {"a": "cancelled", "b": "succeeded"}
     call = stretch.operations[1]
@@ -49,8 +57,8 @@ def test_a_call_under_way_is_stopped_and_its_sibling_is_not(effect: str, yields:
     assert stretch.report is not None
     assert "The call was stopped" in stretch.report
     assert "result of op-3" in stretch.report
-    # With `yields` the stop is felt before the call is sent off: then it has had no effects.
-    assert call.may_have_effects == (effect == "write" and not yields)
+    # Felt before the call is sent off, the stop leaves it without effects.
+    assert call.may_have_effects == (effect == "write" and is_sent)
 
 
 def test_a_call_between_two_attempts_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

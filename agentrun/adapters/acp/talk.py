@@ -20,8 +20,9 @@ from agentrun.adapters.acp.program import METHOD_NOT_FOUND, Program, Refused
 from agentrun.adapters.agents.activity import Call
 from agentrun.adapters.agents.prompt import prompt_text
 from agentrun.adapters.agents.turns import AgentFailed, Exchange, Said
-from agentrun.agent.batch import idempotency_key, the_one
+from agentrun.agent.batch import the_one
 from agentrun.agent.protocols import Question
+from agentrun.agent.registering import idempotency_key
 from agentrun.agent.transcript import Transcript
 from agentrun.agent.turn import Ask
 from agentrun.records.codec import Doc

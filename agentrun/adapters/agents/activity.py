@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import anyio
 
-from agentrun.agent.batch import idempotency_key, record_fact
+from agentrun.agent.batch import record_fact
 from agentrun.agent.events import RemoteIdLearned, ToolFinished, ToolRegistered, ToolStarted
 from agentrun.agent.protocols import Stretch
+from agentrun.agent.registering import idempotency_key
 from agentrun.agent.transcript import Transcript
 from agentrun.records.codec import Doc
 from agentrun.records.operation import WRITE

@@ -17,8 +17,8 @@ from agentrun.adapters.agents.turns import AgentFailed, Exchange, Said, Turns
 from agentrun.adapters.process import CannotStart, run_process
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
-from agentrun.agent.batch import idempotency_key
 from agentrun.agent.protocols import Stretch
+from agentrun.agent.registering import idempotency_key
 from agentrun.config import USUAL_PATIENCE, AgentConfig, Patience
 from agentrun.errors import FencedOut
 from agentrun.records.operation import READ
