@@ -165,6 +165,10 @@ class Hold:
         """Ends the stretch after the agent has let go of everything: with the run's end, or by handing over."""
         if self._liveness is None or self.fenced:
             return
+        if self.run_dir.seen.is_over:
+            # For good: there is nothing left to record in it.
+            self.release()
+            return
         with self._writing() as writer:
             run = self.run_dir.check(self.lease, writer)
             if run.ending is not None and not run.is_over:

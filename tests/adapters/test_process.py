@@ -1,6 +1,7 @@
 """Real tools, real signals, and afterwards the whole machine is searched for what they left."""
 
 import ctypes
+import gc
 import os
 import resource
 import signal
@@ -47,6 +48,7 @@ def subreaper(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def mark() -> Iterator[Mark]:
     """Marks the processes of one test. Whatever it does, none of them is left."""
     made = {"AGENTRUN_TEST_MARK": uuid.uuid4().hex}
+    gc.collect()  # handles of other tests would go meanwhile
     before = set(os.listdir("/proc/self/fd"))
     yield made
     while given_out:
