@@ -92,8 +92,6 @@ def _meaning(event: Event) -> str:
     match event.type:
         case E.RUN_LEASE_ACQUIRED if payload.get("attempt", 1) != 1:
             return f"taken up again by {_who(payload.get('owner'))}, attempt {payload['attempt']}"
-        case E.RUN_INPUT_RECEIVED if "approved" in payload:
-            return "approved" if payload["approved"] else "denied"
         case E.RUN_CANCEL_REQUESTED if payload.get("intent") == "timeout":
             return f"its time is over{reason}"
         case E.RUN_CANCEL_REQUESTED:

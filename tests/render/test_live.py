@@ -170,6 +170,8 @@ def test_an_approval_that_was_given_waits_for_nothing(story: Callable[..., Any],
     watch.tell(run)
     assert not [each for each in watch.terminal.shown if "waiting" in each]
     assert watch.terminal.shown[-4:-2] == ["› #2 answer  delivered", "  approved: fine"]
+    told = [each for each in watch.terminal.shown if "approved" in each]
+    assert told == ["  approved: fine"], "it is told once"
 
 
 @pytest.mark.parametrize("columns", [20, 41, 60])
