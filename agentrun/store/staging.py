@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
 
-from agentrun.errors import AgentrunError, CorruptRecord, Denied, NotFound
+from agentrun.errors import AgentrunError, CorruptRecord, Denied, NameTaken, NotFound
 from agentrun.store import layout
 from agentrun.store.activity import Activity
 from agentrun.store.archive.packing import digest
 from agentrun.store.building import name_taken
 from agentrun.store.disk import Directory
-from agentrun.store.locks import is_executor_alive, take_liveness
+from agentrun.store.locks import has_liveness, open_liveness, take_liveness
 from agentrun.store.removal import remove_tree
 from agentrun.store.sessions import SessionDir
 
@@ -37,9 +37,8 @@ class Staging:
         self._activity = activity
         _clear_away(sessions)
         names = (f"{_PREFIX}{os.getpid()}-{number}" for number in count(1))
-        self._name = next(name for name in names if sessions.make(name))
-        self.directory = sessions.open(self._name)
-        self._lock = take_liveness(self.directory)
+        made = (_make(sessions, name) for name in names)
+        self._name, self.directory, self._lock = next(each for each in made if each is not None)
 
     def __enter__(self) -> Staging:
         return self
@@ -47,8 +46,7 @@ class Staging:
     def __exit__(self, *_: object) -> None:
         self.directory.close()
         remove_tree(self._sessions, self._name)
-        if self._lock is not None:
-            os.close(self._lock)
+        os.close(self._lock)
 
     def check_free(self, session_id: str) -> None:
         """Raises NameTaken if there is a session of that name."""
@@ -67,36 +65,45 @@ class Staging:
         """Takes the sessions into the tree, durable, each in one step; returns those that were there already.
 
         One that is there byte for byte is passed over: whoever was interrupted in here only has to repeat it.
-        Raises StorageFailed, and NameTaken for one that is there and differs, before any is taken in.
+        Raises StorageFailed, and NameTaken for one that is there and differs, before any is taken in; for one that
+        another process made in that very moment, when the others are in.
         """
         wanted = list(session_ids)
-        there = frozenset(name for name in wanted if self._is_there(name))
+        there = {name for name in wanted if self._is_there(name)}
         names = [name for name in wanted if name not in there]
         for name in names:
             _sync_all(self.directory.open(name))
         # The list is in the order of the notes: what changed last must come first again, whatever the ids are.
-        ordered = sorted(names, key=self._changed_at)
+        ordered, late = sorted(names, key=self._changed_at), list[str]()
         for name in ordered:
             # The hint comes first, as with any new session: one that the list does not know would be lost to the eye.
             # One sync for all: who is interrupted between two of these steps has some sessions and not others.
             self._activity.note(name, durable=name == ordered[-1])
             if not self.directory.move(name, name, into=self._sessions):
-                raise name_taken(name, _OTHER_NAME)
+                late.append(name)
         if not names:
             # Whoever put them there was perhaps cut off before it made them last.
             self._activity.account.sync_file(layout.ACTIVITY)
         self._sessions.sync()
-        return there
+        # Somebody was quicker: with the same archive, which is all right, or with another session.
+        other = [name for name in late if not self._is_same(name)]
+        if other:
+            raise _came_between(other, [name for name in wanted if name not in other])
+        return frozenset(there.union(late))
 
     def _is_there(self, session_id: str) -> bool:
         """Whether the tree has this very session. Raises NameTaken if it has another one of that name."""
         if self._sessions.stat(session_id) is None:
             return False
-        staged = digest(self.directory.open(session_id))
-        with suppress(NotFound, Denied, CorruptRecord):  # what cannot be packed is in no archive either
-            if digest(self._sessions.open(session_id)) == staged:
-                return True
+        if self._is_same(session_id):
+            return True
         raise name_taken(session_id, _OTHER_NAME)
+
+    def _is_same(self, session_id: str) -> bool:
+        """Whether the session of that name in the tree is byte for byte the one in here."""
+        with suppress(NotFound, Denied, CorruptRecord):  # what cannot be packed is in no archive either
+            return digest(self._sessions.open(session_id)) == digest(self.directory.open(session_id))
+        return False
 
     def _changed_at(self, session_id: str) -> str:
         try:
@@ -105,13 +112,40 @@ class Staging:
             return ""  # damaged, as it was archived: that is told elsewhere
 
 
+def _make(sessions: Directory, name: str) -> tuple[str, Directory, int] | None:
+    """The directory of that name, new and locked; None if there is one, or somebody cleared it away before the lock."""
+    if not sessions.make(name):
+        return None
+    with suppress(NotFound):
+        directory = sessions.open(name)
+        lock = take_liveness(directory)
+        if lock is not None:
+            found = sessions.stat(name)
+            if found is not None and os.path.samestat(found, os.fstat(directory.fd)):
+                return name, directory, lock
+            os.close(lock)
+    return None
+
+
+def _came_between(names: list[str], taken: list[str]) -> NameTaken:
+    error = name_taken(names[0], _OTHER_NAME)
+    rest = f"; the other {len(taken)} of the archive are in" if taken else ""
+    error.message = f"{', '.join(names)}: another process made a session of that name meanwhile{rest}"
+    return error
+
+
 def _clear_away(sessions: Directory) -> None:
     """Removes what importers that were killed have left."""
     for name in sessions.names():
         if name.startswith(_PREFIX):
             with suppress(NotFound, Denied), sessions.open(name) as left:
-                if not is_executor_alive(left):
-                    remove_tree(sessions, name)
+                # With its lock: whoever has made it just now then sees that it was taken away.
+                lock = open_liveness(left)
+                try:
+                    if has_liveness(left, lock):
+                        remove_tree(sessions, name)
+                finally:
+                    os.close(lock)
 
 
 def _sync_all(directory: Directory) -> None:

@@ -13,7 +13,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -435,6 +435,71 @@ def test_a_backup_that_was_cut_off_between_two_sessions_is_completed_by_importin
     with pytest.raises(NameTaken, match="s1"):
         unpack(other, path.read_bytes())
     assert content(other) == before
+
+
+@pytest.mark.slow
+def test_several_that_import_the_same_at_once_get_on_with_each_other(
+    tree: Tree, other: Tree, tmp_path: Path, crew: Callable[..., Any]
+) -> None:
+    # case C6
+    names = [f"s{number}" for number in range(8)]
+    for name in names:
+        trees.completed(tree.create_session(session_id=name))
+    path = tmp_path / "a.tar"
+    with path.open("wb") as file:
+        pack_all(tree, file)
+    setup = "from agentrun.commands.archiving import take_out\nfrom agentrun.store.tree import Tree"
+    work = f"""
+with open({str(path)!r}, "rb") as file:
+    taken = take_out(Tree({other.root!r}, "ann"), file, "a.tar", None)
+return [each.session.session_id for each in taken if not each.is_here_already]
+"""
+    members = crew(4, work, setup)
+    for _ in range(3):
+        results = members.all()
+        assert not [each for each in results if "ok" not in each], results
+        assert sorted(name for each in results for name in each["ok"]) == names, "each is taken in by one of them"
+        assert content(other) == content(tree)
+        shutil.rmtree(other.root)
+
+
+# Imports an archive; just when `s1` is to get its name, another process makes a session that is called so.
+OVERTAKEN = """
+import os, subprocess, sys
+from agentrun.commands.archiving import take_out
+from agentrun.errors import NameTaken
+from agentrun.store.tree import Tree
+root, path = sys.argv[1:]
+MAKE = "import sys; from agentrun.store.tree import Tree; Tree(sys.argv[1], 'ann').create_session(session_id='s1')"
+def overtake(event, arguments):
+    if event == "os.rename" and arguments[:2] == ("s1", "s1"):
+        subprocess.run([sys.executable, "-c", MAKE, root], check=True)
+sys.addaudithook(overtake)
+try:
+    take_out(Tree(root, "ann"), open(path, "rb"), "a.tar", None)
+except NameTaken as error:
+    print(error.message, error.hint, sep="\\n")
+"""
+
+
+@pytest.mark.slow
+def test_a_session_that_another_process_makes_just_then_is_not_replaced_and_the_others_are_in(
+    tree: Tree, session: SessionDir, other: Tree, tmp_path: Path
+) -> None:
+    for each in (tree.create_session(session_id="s0"), session, tree.create_session(session_id="s2")):
+        trees.completed(each)
+    path = tmp_path / "a.tar"
+    with path.open("wb") as file:
+        pack_all(tree, file)
+    argv = [sys.executable, "-c", OVERTAKEN, other.root, str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == (
+        "s1: another process made a session of that name meanwhile; the other 2 of the archive are in"
+    )
+    assert "--as ID" in done.stdout
+    assert sorted(other.session_ids()) == ["s0", "s1", "s2"]
+    assert other.session("s1").run_ids() == [], "it is the one that was made meanwhile"
+    assert other.session("s2").run("run-1").report() == "All is well.\n"
 
 
 @pytest.fixture
