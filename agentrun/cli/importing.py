@@ -17,7 +17,7 @@ from agentrun.cli.options import Options
 from agentrun.commands.archiving import Unpacked, take_out
 from agentrun.commands.foreign import Taken
 from agentrun.commands.importing import ARCHIVE, FORMATS, import_foreign, kind_of
-from agentrun.commands.outfile import spool
+from agentrun.commands.outfile import no_directory, spool
 from agentrun.errors import NotFound, StorageFailed, UsageError
 from agentrun.records.codec import Doc
 from agentrun.render.json import json_line
@@ -60,7 +60,10 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise UsageError(f"{path!r} is no regular file", hint="to read from a pipe: agentrun import -")
         file = open(path, "rb")  # noqa: SIM115 - closed below
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except NotADirectoryError as error:
+        in_the_way = no_directory(path) or path
+        raise NotFound(f"{path}: {in_the_way} is no directory", hint=_where_to_look(path)) from error
+    except FileNotFoundError as error:
         raise NotFound(f"{path}: {os.strerror(error.errno or 0)}", hint=_where_to_look(path)) from error
     except ValueError as error:
         raise UsageError(f"{path!r} cannot be a file: {error}") from error

@@ -10,8 +10,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentrun.errors import NameTaken, NotFound, UsageError
+from agentrun.errors import Denied, NameTaken, NotFound, UsageError
 from agentrun.store.disk import speaking_of
+from agentrun.store.in_the_way import no_directory
+
+__all__ = ["new_file", "no_directory", "spool"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +41,11 @@ def new_file(path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
     except NotFound as error:
         wanted = shlex.quote(os.path.dirname(path) or ".")
         raise NotFound(str(error), hint=f"make its directory: mkdir -p {wanted}") from error
+    except Denied as error:
+        in_the_way = no_directory(os.path.dirname(path))
+        if in_the_way is not None:
+            error.hint = f"see what it is: ls -ld {shlex.quote(in_the_way)}"
+        raise
     try:
         with speaking_of(path), os.fdopen(fd, "wb") as file:
             yield file

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable
 
 from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
+from agentrun.store.in_the_way import in_words
 from agentrun.store.layout import UNFINISHED_PREFIX
 
 TYPE_CHECKING = False
@@ -32,7 +33,7 @@ _CANNOT_SYNC = frozenset({errno.EROFS, errno.EINVAL, errno.EBADF})
 def translated(error: OSError, path: str) -> AgentrunError:
     """The deliberate error for what the system said about `path`."""
     name = errno.errorcode.get(error.errno or 0, "unknown error")
-    said = f"{path}: {os.strerror(error.errno or 0)} ({name})"
+    said = f"{path}: {in_words(error, path)} ({name})"
     if error.errno in _DENIED:
         return Denied(said)
     if error.errno == errno.ENOENT:

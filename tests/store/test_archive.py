@@ -279,6 +279,15 @@ def test_another_account_a_newer_format_and_what_is_no_whole_archive(
     assert content(other) == {}
 
 
+def test_of_a_tar_file_that_is_no_archive_it_is_said_what_one_begins_with(other: Tree) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as file:
+        file.addfile(tarfile.TarInfo("s1/session.json"))
+    with pytest.raises(CorruptRecord, match=MANIFEST) as refused:
+        unpack(other, out.getvalue())
+    assert "agentrun export SESSION --format archive" in str(refused.value.hint)
+
+
 def test_an_archive_that_was_cut_off_anywhere_leaves_nothing(tree: Tree, session: SessionDir, other: Tree) -> None:
     trees.completed(session)
     data = packed(tree, session)

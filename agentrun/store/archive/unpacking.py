@@ -158,7 +158,12 @@ class _Unpacking:
 
 
 def _check_manifest(first: tuple[Member, Iterator[bytes]] | None, path: str, account: str) -> None:
-    no_archive = CorruptRecord(f"{path} is no archive that agentrun made", path=path, offset=0)
+    no_archive = CorruptRecord(
+        f"{path} is no archive that agentrun made: it does not begin with {MANIFEST}",
+        path=path,
+        offset=0,
+        hint="make one with: agentrun export SESSION --format archive --output FILE.tar",
+    )
     if first is None:
         raise no_archive
     member, data = first
