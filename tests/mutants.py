@@ -167,7 +167,7 @@ MUTANTS = [
         "store/runs.py",
         "if run.generation != lease.generation:",
         "if False:",
-        "tests/store tests/lifecycle",
+        "tests/store/test_runs.py",
     ),
     Mutant(
         "the cancel file is passed over",
