@@ -50,15 +50,15 @@ def adopt(orphans: Iterable[Proc]) -> None:
 
 def settle(items: frozenset[bytes]) -> None:
     """When a tool has ended: takes note of what it left to us, and collects what is dead of that."""
-    procs = all_procs()
-    ours = [one for one in procs.values() if one.ppid == os.getpid() and one.pid not in own_children]
+    procs, me = all_procs(), os.getpid()
+    ours = [one for one in procs.values() if one.ppid == me and one.pid not in own_children]
     adopt(one for one in ours if carries(one.pid, items))
     collect_orphans(procs)
 
 
 def is_body(one: Proc) -> bool:
     """Whether it is a dead child of ours that no `run_process` waits for."""
-    return one.ppid == os.getpid() and not one.alive and one.pid not in own_children
+    return not one.alive and one.ppid == os.getpid() and one.pid not in own_children
 
 
 def collect_orphans(procs: Mapping[int, Proc]) -> None:
