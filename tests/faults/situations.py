@@ -15,7 +15,6 @@ class Situation(NamedTuple):
     """`prepare` makes a tree, once; `begin` starts what runs beside the command, each time; `words` is the command.
 
     `after` returns what is wrong once the command has been interrupted; the number of the trial varies what it does.
-    `every` leaves out calls of a command that is interrupted in another situation as well.
     """
 
     prepare: Callable[[Stage], None]
@@ -23,7 +22,6 @@ class Situation(NamedTuple):
     after: Callable[[Stage, int], list[str]]
     begin: Callable[[Stage], object] = lambda stage: None
     text: str | None = None
-    every: int = 1
 
     def set_up(self, stage: Stage) -> None:
         """Makes the tree and remembers it."""
@@ -155,8 +153,8 @@ SITUATIONS = {
     "new": Situation(nothing, ("new", "--id", SESSION), then_go_on),
     "new beside others": Situation(a_session, ("new", "--id", "s2"), then_go_on),
     "send": Situation(a_session, ("send", SESSION, "whole"), then_go_on, text="whole"),
-    "send with a key": Situation(a_session, SEND, then_say_it_again, text="whole", every=3),
-    "send with a file": Situation(a_file, (*SEND, "--attach", "notes.md"), then_say_it_again, text="whole", every=3),
+    "send with a key": Situation(a_session, SEND, then_say_it_again, text="whole"),
+    "send with a file": Situation(a_file, (*SEND, "--attach", "notes.md"), then_say_it_again, text="whole"),
     "send to a queued run": Situation(queued, JOIN, then_go_on_by_itself, text="quick"),
     "answer": Situation(waiting, ("send", SESSION, "the whole of it"), then_go_on, text="the whole of it"),
     "steer a waiting run": Situation(waiting, (*STEER, "--key", "k1"), then_go_on, text="only new"),
@@ -168,14 +166,14 @@ SITUATIONS = {
     "cancel a queued run": Situation(queued, ("cancel", SESSION), then_go_on),
     "cancel a waiting run": Situation(waiting, ("cancel", SESSION), then_go_on),
     "cancel": Situation(a_session, ("cancel", SESSION), then_go_on, begin=hold),
-    "send, then recover": Situation(a_session, ("send", SESSION, "whole"), then_it_is_recovered, text="whole", every=2),
+    "send, then recover": Situation(a_session, ("send", SESSION, "whole"), then_it_is_recovered, text="whole"),
     "recover": Situation(lost_over_a_read, ("recover",), then_it_is_recovered),
     "recover a lost write": Situation(lost, ("recover",), then_it_is_recovered),
     "reconcile": Situation(
         unknown, ("reconcile", f"{SESSION}/run-1", "op-2", "--as", "succeeded"), then_it_is_recovered
     ),
     "compact": Situation(talked, ("compact", SESSION), then_history_is_as_it_was),
-    "resume": Situation(lost_over_a_read, ("resume", SESSION), then_it_is_recovered, every=2),
+    "resume": Situation(lost_over_a_read, ("resume", SESSION), then_it_is_recovered),
     "cancel a lost run": Situation(lost, ("cancel", SESSION), then_go_on),
     "cancel a lost run again": Situation(cancelling_and_lost, ("cancel", SESSION), then_go_on),
 }
