@@ -14,7 +14,7 @@ from agentrun.commands.archiving import Packed, pack, pack_all
 from agentrun.commands.names import find
 from agentrun.commands.outfile import spool
 from agentrun.commands.place import Place
-from agentrun.errors import EXIT_CODES, UsageError
+from agentrun.errors import UsageError
 from agentrun.records.codec import Doc
 from agentrun.render.json import json_line
 
@@ -22,7 +22,10 @@ _CHUNK = 1 << 20
 
 
 def archive(options: Options, name: str | None, wanted: Wanted) -> int:
-    """Packs a session, or all; 7 if one of all could not be packed because a run of it is not over."""
+    """Packs a session, or all; 7 if one of all could not be packed because a run of it is not over, 9 or 10 if it
+
+    cannot be read.
+    """
     if not wanted.output and output.is_terminal(sys.stdout):
         raise UsageError("an archive is not for a terminal", hint="write it into a file: --output FILE.tar")
     place = options.place()
@@ -63,4 +66,4 @@ def _remarks(options: Options, packed: Packed) -> int:
             output.say(json_line({"warning": {"code": "left_out", "message": each}}).decode("utf-8"))
         else:
             output.note(each)
-    return EXIT_CODES["conflict"] if packed.refused else exits.OK
+    return max((error.exit_code for error in packed.refused), default=exits.OK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO, NamedTuple
 
-from agentrun.errors import AgentrunError, SlotTaken
+from agentrun.errors import AgentrunError, StorageFailed
 from agentrun.records.session import Session
 from agentrun.store.archive.packing import Packer
 from agentrun.store.archive.unpacking import unpack
@@ -49,14 +49,27 @@ def pack(tree: Tree, session: SessionDir, out: BinaryIO) -> Packed:
 
 
 def pack_all(tree: Tree, out: BinaryIO) -> Packed:
-    """Packs all sessions of the account; those with a run that is not over are passed over, and named."""
+    """Packs all sessions of the account into `out`, which can be sought in.
+
+    Those with a run that is not over are passed over, and named; so is what cannot be read: it keeps no other out of a
+    backup.
+    """
     packer, packed, refused = Packer(tree.account, out), [], list[AgentrunError]()
     for session_id in sorted(tree.session_ids()):
+        before = out.tell()
         try:
-            packer.add(tree.session(session_id))
-            packed.append(session_id)
-        except SlotTaken as error:
-            refused.append(error)
+            session = tree.listed(session_id)
+            if session is not None:
+                packer.add(session)
+                packed.append(session_id)
+        except StorageFailed:
+            raise  # of the archive's own disk, as likely as not
+        except AgentrunError as error:
+            # What went in of it already would be taken for all of it.
+            out.seek(before)
+            out.truncate()
+            if tree.is_listed(session_id):
+                refused.append(error)
     packer.finish()
     return Packed(tuple(packed), tuple(packer.left_out), tuple(refused))
 

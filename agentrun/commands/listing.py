@@ -26,9 +26,13 @@ def rows(
     """
     for session_id in tree.recent_ids():
         try:
-            row = _row(tree.session(session_id))
+            session = tree.listed(session_id)
+            if session is None:
+                continue
+            row = _row(session)
         except AgentrunError as error:
-            if on_damage is not None:
+            # (What is removed while it is read is not damaged.)
+            if on_damage is not None and tree.is_listed(session_id):
                 on_damage.append(error)
             continue
         if _matches(row, text, status, agent, archived):

@@ -68,12 +68,13 @@ class Patrol:
     def once(self) -> Iterator[Recovered]:
         """One pass over the account. Runs whose executor may be frozen come last: that takes a lease to find out."""
         frozen: list[tuple[SessionDir, RunDir]] = []
-        for session in self._sessions(self._place.tree.unfinished_ids()):
-            yield from self._visit(session, frozen)
-        for _, run_dir in frozen:
-            self._vigil.seconds_left(run_dir)  # all of them are watched at the same time
+        for session_id in self._place.tree.unfinished_ids():
+            yield from self._guarded(session_id, partial(self._visit, session_id, frozen))
         for session, run_dir in frozen:
-            yield from self._guarded(partial(self._frozen, session, run_dir))
+            # All of them are watched at the same time.
+            yield from self._guarded(session.session_id, partial(self._begin_watching, run_dir))
+        for session, run_dir in frozen:
+            yield from self._guarded(session.session_id, partial(self._frozen, session, run_dir))
 
     def watch(self, wait: Callable[[float], bool]) -> Iterator[Recovered]:
         """Goes round until `wait`, which lets that many seconds pass, returns that it is to end.
@@ -91,22 +92,22 @@ class Patrol:
             for session_id in noted:
                 beats[session_id] = _Beat()
             for session_id in list(beats):
-                yield from self._guarded(partial(self._look_again, session_id, beats))
+                yield from self._guarded(session_id, partial(self._look_again, session_id, beats))
             if wait(ROUND):
                 return
 
     def dry_run(self) -> Iterator[Recovered]:
         """What a pass would do. Writes nothing, asks nobody outside and waits for nothing."""
-        for session in self._sessions(self._place.tree.unfinished_ids()):
-            yield from self._guarded(partial(foreseen, session))
+        for session_id in self._place.tree.unfinished_ids():
+            yield from self._guarded(session_id, partial(self._foreseen, session_id))
 
     # --- below
 
     def _look_again(self, session_id: str, beats: dict[str, _Beat]) -> Recovered | None:
         beat, now = beats.pop(session_id), time.monotonic()
-        session = self._place.tree.session(session_id)
-        run_dir = _active_run(session)
-        if run_dir is None:
+        session = self._place.tree.listed(session_id)
+        run_dir = _active_run(session) if session else None
+        if session is None or run_dir is None:
             return None
         if now < beat.due and run_dir.is_driven(run_dir.load()) == beat.was_alive:
             beats[session_id] = beat
@@ -120,34 +121,36 @@ class Patrol:
         beats[session_id] = beat.after(now, view)
         return self._recover(session, run_dir, view)
 
-    def _sessions(self, session_ids: Iterator[str]) -> Iterator[SessionDir]:
-        for session_id in session_ids:
-            try:
-                yield self._place.tree.session(session_id)
-            except AgentrunError as error:
-                self._on_damage(error)
+    def _foreseen(self, session_id: str) -> Recovered | None:
+        session = self._place.tree.listed(session_id)
+        return foreseen(session) if session else None
 
-    def _visit(self, session: SessionDir, frozen: list[tuple[SessionDir, RunDir]]) -> Iterator[Recovered]:
-        def look() -> Recovered | None:
-            run_dir = _active_run(session)
-            if run_dir is None:
-                return None
-            view = run_dir.view()
-            if view.executor == "frozen":
-                frozen.append((session, run_dir))
-                return None
-            return self._recover(session, run_dir, view)
+    def _visit(self, session_id: str, frozen: list[tuple[SessionDir, RunDir]]) -> Recovered | None:
+        session = self._place.tree.listed(session_id)
+        run_dir = _active_run(session) if session else None
+        if session is None or run_dir is None:
+            return None
+        view = run_dir.view()
+        if view.executor == "frozen":
+            frozen.append((session, run_dir))
+            return None
+        return self._recover(session, run_dir, view)
 
-        yield from self._guarded(look)
+    def _begin_watching(self, run_dir: RunDir) -> None:
+        self._vigil.seconds_left(run_dir)
 
-    def _guarded(self, look: Callable[[], Recovered | None]) -> Iterator[Recovered]:
-        """What `look` says. A session that is damaged or cannot be written hides no other."""
+    def _guarded(self, session_id: str, look: Callable[[], Recovered | None]) -> Iterator[Recovered]:
+        """What `look` says. A session that is damaged or cannot be written hides no other.
+
+        Of one that was removed meanwhile, or is noted and not made yet, there is nothing to say.
+        """
         try:
             found = look()
         except FencedOut:
             return  # another patrol has it now
         except AgentrunError as error:
-            self._on_damage(error)
+            if self._place.tree.is_listed(session_id):
+                self._on_damage(error)
             return
         if found is not None:
             yield found

@@ -31,9 +31,13 @@ def search(tree: Tree, text: str, session: SessionDir | None = None) -> Iterator
 def _in_all(tree: Tree, wanted: Needle) -> Iterator[Hit | Damage | AgentrunError]:
     for session_id in tree.recent_ids():
         try:
-            yield from _in_session(tree.session(session_id), wanted)
+            session = tree.listed(session_id)
+            if session is not None:
+                yield from _in_session(session, wanted)
         except AgentrunError as error:
-            yield error
+            # (What is removed while it is read is not damaged.)
+            if tree.is_listed(session_id):
+                yield error
 
 
 def _in_session(session: SessionDir, wanted: Needle) -> Iterator[Hit | Damage]:

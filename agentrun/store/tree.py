@@ -113,9 +113,27 @@ class Tree:
         if sessions is None or sessions.is_foreign(session_id):
             raise missing
         try:
-            return SessionDir(self.account, session_id, sessions.open(session_id), self._activity())
+            return self._session_in(sessions, session_id)
         except NotFound as error:
             raise missing from error
+
+    def listed(self, session_id: str) -> SessionDir | None:
+        """A session that is listed; None if it has been removed since, or is still being made.
+
+        What lies there and cannot be opened is told as it is: whoever goes through an account of his own has listed it.
+        Raises Denied.
+        """
+        sessions = self._sessions()
+        if sessions is None or sessions.stat(session_id) is None:
+            return None
+        with suppress(NotFound):
+            return self._session_in(sessions, session_id)
+        return None
+
+    def is_listed(self, session_id: str) -> bool:
+        """Whether something of that name lies among the sessions now."""
+        sessions = self._sessions()
+        return sessions is not None and sessions.stat(session_id) is not None
 
     def find(self, text: str) -> SessionDir:
         """The session that `text` means: `@last`, an id, or a unique beginning or end of one.
@@ -164,7 +182,7 @@ class Tree:
         sessions = self._sessions()
         for name in self.session_ids() if sessions is not None else ():
             assert sessions is not None
-            if sessions.stat(os.path.join(name, layout.ACTIVE)) is not None or self._was_left_open(name):
+            if self._may_be_unfinished(sessions, name):
                 yield name
 
     def noted_since(self, offset: int) -> tuple[set[str], int]:
@@ -182,24 +200,23 @@ class Tree:
     def written(self, session_ids: Iterable[str]) -> dict[str, object]:
         """Of each session something that differs once its document or its conversation was written; nothing is read."""
         sessions = self._sessions()
-        if sessions is None:
-            return {}
-        names = (layout.SESSION, layout.MESSAGES)
-        stats = {each: [sessions.stat(os.path.join(each, name)) for name in names] for each in session_ids}
-        return {
-            each: [(found.st_mtime_ns, found.st_size) if found else None for found in stats[each]] for each in stats
-        }
+        return {each: _marks(sessions, each) for each in session_ids} if sessions is not None else {}
 
-    def _was_left_open(self, session_id: str) -> bool:
+    def _may_be_unfinished(self, sessions: Directory, session_id: str) -> bool:
         try:
-            session = self.session(session_id)
+            session = self._session_in(sessions, session_id)
+            if session.directory.stat(layout.ACTIVE) is not None:
+                return True
             last = next(session.messages_backward(), None)
             if last is None:
                 return False
             # What begins a summary is nobody's input, and may have its directory already.
             return last.is_input or last.begins_run or session.run_ids()[:1] not in ([], [last.run_id])
         except AgentrunError:
-            return True  # whoever opens it will say what is wrong
+            return True  # whoever opens it will say what is wrong, or that it is gone; it hides no other
+
+    def _session_in(self, sessions: Directory, session_id: str) -> SessionDir:
+        return SessionDir(self.account, session_id, sessions.open(session_id), self._activity())
 
     def recent_ids(self) -> Iterator[str]:
         """The ids of all sessions that are there, the one that changed last first."""
@@ -213,13 +230,13 @@ class Tree:
                 if sessions.stat(name) is not None:
                     yield name
         # The hint may be lost or cut; what it does not know comes last, by its own newest record.
-        rest = [(self._changed_at(name), name) for name in self.session_ids() if name not in seen]
+        rest = [(self._changed_at(sessions, name), name) for name in self.session_ids() if name not in seen]
         for _, name in sorted(rest, reverse=True):
             yield name
 
-    def _changed_at(self, session_id: str) -> str:
+    def _changed_at(self, sessions: Directory, session_id: str) -> str:
         try:
-            return self.session(session_id).changed_at()
+            return self._session_in(sessions, session_id).changed_at()
         except AgentrunError:
             return ""  # whoever opens it will say what is wrong; it hides no other
 
@@ -255,6 +272,15 @@ class Tree:
         for directory in (account, accounts, root):
             directory.sync()
         return sessions
+
+
+def _marks(sessions: Directory, session_id: str) -> object:
+    try:
+        with sessions.open(session_id) as session:
+            stats = [session.stat(name) for name in (layout.SESSION, layout.MESSAGES)]
+    except AgentrunError as error:
+        return type(error)  # it was removed, or whoever reads it will say what is wrong
+    return [(found.st_mtime_ns, found.st_size) if found else None for found in stats]
 
 
 def _make_root(root: str) -> None:

@@ -9,13 +9,10 @@ there".
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-import warm
+from shared_root import Shared, shared_root
 
 from agentrun.testing.trees import fingerprint
 
@@ -26,12 +23,6 @@ pytestmark = [
 
 # Users that nobody has, so that nothing else on this machine is theirs.
 ANN, BOB, CAROL = 64001, 64002, 64003
-CONFIG = """\
-default_agent = "analyst"
-[agents.analyst]
-model = "scripted:script.json"
-"""
-SCRIPT = '{"turns": [{"ifContains": "ask", "ask": "Which week?"}, {"text": "The secret report."}]}'
 NOT_FOUND, DENIED = 8, 9
 # Every command that names a session; `{0}` is the session.
 ON_A_SESSION = (
@@ -46,42 +37,9 @@ ON_A_SESSION = (
 GUESSES = ("show quarter", "show @last", "send @last hello", "cancel @last")
 
 
-class Shared:
-    """A root for all users of a machine, made by its administrator, and commands of those users."""
-
-    def __init__(self, base: Path) -> None:
-        base.chmod(0o755)
-        self.base = base
-        self.root = base / "root"
-        self.root.mkdir()
-        self.root.chmod(0o755)
-        (self.root / "accounts").mkdir()
-        (self.root / "accounts").chmod(0o1777)
-        for name, text in (("agentrun.toml", CONFIG), ("script.json", SCRIPT)):
-            (base / name).write_text(text)
-            (base / name).chmod(0o644)
-
-    def run(self, user: int, *words: str) -> Any:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": "/nonexistent",
-            "LANG": "C.UTF-8",
-            "AGENTRUN_ROOT": str(self.root),
-            "AGENTRUN_CONFIG": str(self.base / "agentrun.toml"),
-        }
-        if "PYTHONPATH" in os.environ:
-            environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
-        return warm.run(words, environment, timeout=30, cwd="/", user=user)
-
-    def account(self, user: int) -> Path:
-        return self.root / "accounts" / f"uid-{user}"
-
-
 @pytest.fixture
 def shared() -> Iterator[Shared]:
-    # pytest's own places are closed to others.
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        shared = Shared(Path(name))
+    with shared_root() as shared:
         made = shared.run(ANN, "new", "the quarter", "--id", "quarter-1")
         assert made.returncode == 0, made.stderr
         assert shared.run(ANN, "send", "quarter-1", "the secret figures").returncode == 0

@@ -23,12 +23,16 @@ __all__ = ["check_session", "check_tree"]
 def check_session(tree: Tree, session_id: str, *, repair: bool) -> Iterator[Finding]:
     """What is wrong with one session; with `repair`, what could be put right is, and is marked so.
 
-    An error of the tree itself (a planted link, a file of somebody else's) is a finding, not an exception.
+    An error of the tree itself (a planted link, a file of somebody else's) is a finding, not an exception. One that
+    has been removed has nothing wrong with it.
     """
     try:
-        session = tree.session(session_id)
-        yield from repair_session(session) if repair else look_at_session(session)
+        session = tree.listed(session_id)
+        if session is not None:
+            yield from repair_session(session) if repair else look_at_session(session)
     except AgentrunError as error:
+        if not tree.is_listed(session_id):
+            return
         path = getattr(error, "path", None) or tree.path_of(session_id)
         yield Finding(Kind.UNREADABLE, path, str(error), session_id=session_id)
 
