@@ -105,7 +105,8 @@ class Run(NamedTuple):
         return run
 
     def _after(self, event: Event) -> Run:
-        run = self._replace(unread_events=self.unread_events + event.seq - self.applied_seq - 1)
+        unread = event.seq - self.applied_seq - 1
+        run = self._replace(unread_events=self.unread_events + unread) if unread else self
         try:
             return run.apply(event)
         except TransitionRefused:

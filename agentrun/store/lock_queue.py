@@ -2,7 +2,7 @@
 
 A waiter that tries again and again gets a lock by luck, and in a crowd some get it far more often than others. The
 kernel has a queue, but flock(2) that blocks has no time limit; so a thread blocks in it, and the one that needs the
-lock waits for that thread.
+lock waits for that thread. The thread stays for the next wait: a crowd waits for every record.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ import fcntl
 import os
 from collections.abc import Callable
 
+# Seconds after which a thread that nobody needed ends.
+_IDLE = 1.0
+_idle: list[_Waiter] = []
+
 
 def wait_for_lock(fd: int, patience: float, on_wait: Callable[[], None]) -> None:
     """Returns once `fd` has its lock exclusively; `on_wait` is called every `patience` seconds until then.
@@ -20,7 +24,7 @@ def wait_for_lock(fd: int, patience: float, on_wait: Callable[[], None]) -> None
     """
     waiting = _Waiting(fd)
     try:
-        _thread.start_new_thread(waiting.block, ())
+        _begin(waiting)
         while not waiting.is_done.acquire(timeout=patience):
             on_wait()
     except BaseException:
@@ -44,7 +48,7 @@ class _Waiting:
         self.is_done.acquire()
 
     def block(self) -> None:
-        """Runs in a thread of its own, which keeps no process from ending."""
+        """Waits in the kernel's queue, in another thread than the one that needs the lock."""
         with self._guard:
             if self._is_given_up:
                 return
@@ -54,7 +58,6 @@ class _Waiting:
         except OSError as error:
             self.error = error
         self._leave()
-        self.is_done.release()
 
     def _leave(self) -> None:
         with self._guard:
@@ -68,3 +71,50 @@ class _Waiting:
             self._is_given_up = True
             if not self._is_blocking:
                 os.close(self._fd)
+
+
+class _Waiter:
+    """A thread that blocks for others, one wait after the other. It keeps no process from ending."""
+
+    def __init__(self) -> None:
+        self.waiting: _Waiting | None = None
+        self.is_wanted = _thread.allocate_lock()
+        self.is_wanted.acquire()
+
+    def run(self) -> None:
+        while True:
+            waiting, self.waiting = self.waiting, None
+            assert waiting is not None
+            waiting.block()
+            # Ready before the one that waits goes on: the next wait finds this thread.
+            _idle.append(self)
+            waiting.is_done.release()
+            del waiting
+            if not self.is_wanted.acquire(timeout=_IDLE) and self._is_out_of_work():
+                return
+
+    def _is_out_of_work(self) -> bool:
+        try:
+            _idle.remove(self)
+        except ValueError:
+            # Somebody has just taken it from the list, and is about to say for what.
+            self.is_wanted.acquire()
+            return False
+        return True
+
+
+def _begin(waiting: _Waiting) -> None:
+    # Each step on the list is one that no other thread comes between.
+    try:
+        waiter = _idle.pop()
+    except IndexError:
+        waiter = _Waiter()
+        waiter.waiting = waiting
+        _thread.start_new_thread(waiter.run, ())
+    else:
+        waiter.waiting = waiting
+        waiter.is_wanted.release()
+
+
+# Threads are not inherited.
+os.register_at_fork(after_in_child=_idle.clear)

@@ -267,6 +267,33 @@ def test_whoever_gives_up_waiting_can_come_back_and_keeps_nobody_out(
     assert subprocess.run(["flock", "--wait", "30", tmp_path, "true"], check=False).returncode == 0
 
 
+WAITS = """\
+import fcntl, os, sys
+from agentrun.store import locks
+from agentrun.store.disk import Directory
+locks.LOCK_PATIENCE = 0.01
+directory = Directory.root(sys.argv[1])
+other = os.open(sys.argv[1], os.O_RDONLY)
+def wait():
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with locks.session_lock(directory, on_wait=lambda: fcntl.flock(other, fcntl.LOCK_UN)):
+        return len(os.listdir("/proc/self/task"))
+print(max(wait() for _ in range(20)), flush=True)
+if os.fork() == 0:
+    wait()
+    os._exit(0)
+print(os.wait()[1])
+"""
+
+
+@pytest.mark.slow
+def test_one_thread_waits_time_and_again_and_a_forked_child_has_one_of_its_own(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS, tmp_path], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "2\n0\n"
+
+
 @pytest.mark.parametrize("which", ["session", "liveness"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_holder_that_is_killed_frees_the_lock(tmp_path: Path, which: str, number: int) -> None:
