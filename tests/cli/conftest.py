@@ -112,7 +112,8 @@ class Terminal:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, columns: int, rows: int, **kwargs: Any) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = _on_terminal(argv, env, os.ttyname(slave), kwargs)
+        self._name = os.ttyname(slave)
+        self.process = _on_terminal(argv, env, self._name, kwargs)
         self.pid = self.process.pid
         self.raw = b""
         self.columns = columns
@@ -124,10 +125,8 @@ class Terminal:
     def _read(self, seconds: float) -> bool:
         if not self._is_open or not select.select([self._master], [], [], seconds)[0]:
             return False
-        if self._slave is not None:
-            # Held until the command has it open, lest the terminal hangs up before it began.
-            os.close(self._slave)
-            self._slave = None
+        if self._slave is not None and self._has_begun():
+            self._release()
         try:
             data = os.read(self._master, 1 << 16)
         except OSError:
@@ -138,6 +137,18 @@ class Terminal:
         self.raw += data
         self._stream.feed(data)
         return True
+
+    def _has_begun(self) -> bool:
+        """Whether the command has the terminal open, or is gone. Until then it is held, lest it hangs up.
+
+        That there is something to read proves nothing: what the test types is echoed by the kernel, whoever is there.
+        """
+        if self.process.poll() is not None:
+            return True
+        try:
+            return any(os.readlink(each) == self._name for each in Path(f"/proc/{self.pid}/fd").iterdir())
+        except OSError:  # a descriptor of it was just closed, or it is just ending
+            return False
 
     @property
     def lines(self) -> list[str]:
