@@ -69,6 +69,29 @@ OPERATION = (
 )
 
 
+# format.md, "The fold": what an event behind damaged ones may tell of, looked for in this order.
+BEFORE = ("running", "waiting_input", "compacting", "reconciling", "cancelling")
+
+
+def next_status(status: str, kind: str, payload: Record) -> str | None:
+    """What the status becomes by an event, or None where the event may not stand in it."""
+    leads = NEXT.get(status, {}).get(kind, [])
+    becomes = payload.get("terminalStatus") if kind == "run.finished" else leads[0] if leads else None
+    if becomes in leads:
+        return str(becomes)
+    return status if kind not in KNOWN or status in FACTS.get(kind, ()) else None
+
+
+def accepted_by(prompt: Record, account: str) -> Record:
+    """What `run.accepted` says, from the line of the prompt that it follows from: no event yet, so it has number 0."""
+    accept = prompt.get("accept") or {}
+    payload = {name: accept.get(name) for name in ("agent", "timeout", "config", "parentRun", "continues")}
+    payload |= {"messageSeq": prompt["seq"], "inputMode": prompt["mode"], "accountId": account}
+    payload["references"] = accept.get("references") or []
+    names = {name: prompt[name] for name in ("sessionId", "runId")}
+    return names | {"seq": 0, "type": "run.accepted", "at": prompt.get("at"), "generation": 0, "payload": payload}
+
+
 def is_open(operation: Record) -> bool:
     return operation["status"] in ("pending", "running")
 
@@ -107,32 +130,50 @@ class Fold:
         self.gone: set[str] = set()  # those that have ended and are not unresolved
         self.settled: set[str] = set()
         self.stops: list[Record] = []  # the intents, in order
+        # Numbers that no event could be read for. The first is no loss: the prompt says the same.
+        self.unread = 0 if accepted["seq"] else -1
 
     def snapshot(self) -> Record:
         """What run.json has to say."""
         listed = [one for name, one in self.operations.items() if name not in self.gone]
-        return self.run | {
-            "usage": dict(self.usage),
-            "openOperations": [dict(one) for one in listed if is_open(one)],
-            "unresolvedOperations": [dict(one) for one in listed if not is_open(one)],
-        }
+        unread = {"unreadEvents": self.unread} if self.unread > 0 else {}
+        return (
+            self.run
+            | unread
+            | {
+                "usage": dict(self.usage),
+                "openOperations": [dict(one) for one in listed if is_open(one)],
+                "unresolvedOperations": [dict(one) for one in listed if not is_open(one)],
+            }
+        )
 
     def apply(self, event: Record) -> None:
         run, kind, payload = self.run, event["type"], event["payload"]
         if event["seq"] <= run["appliedSeq"]:
             return
+        self.unread += event["seq"] - run["appliedSeq"] - 1
         run["appliedSeq"] = event["seq"]
-        leads = NEXT.get(run["status"], {}).get(kind, [])
-        becomes = payload.get("terminalStatus") if kind == "run.finished" else leads[0] if leads else None
-        if becomes in leads:
-            run["status"] = becomes
-        elif kind in KNOWN and run["status"] not in FACTS.get(kind, ()):
+        becomes = next_status(run["status"], kind, payload)
+        if becomes is None and self.unread > 0 and run["status"] not in OVER:
+            becomes = self._behind_damage(event)
+        if becomes is None:
             return
+        run["status"] = becomes
         run |= {"updatedAt": event.get("at"), "generation": max(run["generation"], event["generation"])}
         self._run_event(event, kind, payload)
         self._count(kind, payload)
         if kind.startswith(("tool.", "model.", "operation.")):
             self._operation_event(event, kind, payload)
+
+    def _behind_damage(self, event: Record) -> str | None:
+        """The status after an event that tells of another one before it than the events that can be read."""
+        run, kind, payload = self.run, event["type"], event["payload"]
+        before = next((status for status in BEFORE if next_status(status, kind, payload)), None)
+        if before is None:
+            return None
+        run["startedAt"] = run["startedAt"] or event.get("at")
+        run["waitingFor"] = run["waitingFor"] if before == "waiting_input" else None
+        return next_status(before, kind, payload)
 
     def _run_event(self, event: Record, kind: str, payload: Record) -> None:
         run, at = self.run, event.get("at")
@@ -147,7 +188,7 @@ class Fold:
         elif kind == "run.waiting_input":
             run |= {"waitingFor": payload, "timeoutAt": None}
         elif kind == "run.input_received":
-            if run["waitingFor"].get("kind") == "approval":
+            if (run["waitingFor"] or {}).get("kind") == "approval":
                 run["deliveredInputs"] = [*run["deliveredInputs"], payload.get("messageSeq")]
             run |= {"waitingFor": None, "timeoutAt": payload.get("timeoutAt")}
         elif kind == "run.child_announced":

@@ -15,10 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from fold import Fold, Record
-from tree import Findings, Run, Session
-
-# What a run begins with: a prompt, or the wish to have the history summarised.
-BEGINNINGS = ("prompt", "compact")
+from tree import BEGINNINGS, Findings, Run, Session
 
 
 def check_session(session: Session, found: Findings) -> None:
@@ -35,8 +32,9 @@ def check_session(session: Session, found: Findings) -> None:
         found.check(bool(run.now) or not run.events, f"{run.name}: the first line that can be read is not run.accepted")
         if run.now:
             messages = [message for message in session.own if message["runId"] == run.name]
-            check_beginning(run, messages, found)
-            check_inputs(run, messages, found)
+            if not run.is_damaged:
+                check_beginning(run, messages, found)
+                check_inputs(run, messages, found)
             check_blobs(run, found)
             check_end(run, messages, run.name == session.active, found)
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fold import OVER, Fold, Record
+from fold import OVER, Fold, Record, accepted_by
 
+# What a run begins with: a prompt, or the wish to have the history summarised.
+BEGINNINGS = ("prompt", "compact")
 # A line is damaged without these, and if one of these payload fields has another type.
 MESSAGE: dict[str, type] = {"seq": int, "sessionId": str, "runId": str, "role": str, "text": str}
 EVENT: dict[str, type] = {"seq": int, "sessionId": str, "runId": str, "type": str, "generation": int, "payload": dict}
@@ -116,14 +118,17 @@ def damage_of(record: Record | None, fields: dict[str, type], owner: Record) -> 
 class Run:
     """One run: its files as they are, and what its events make of it (`now`)."""
 
-    def __init__(self, path: Path, session_id: str, found: Findings) -> None:
+    def __init__(self, path: Path, session_id: str, prompt: Record | None, account: str, found: Findings) -> None:
         self.name, self.path, self.alive = path.name, path, is_held(path)
         self.stored = read_document(path / "run.json", found)
         self.events = read_log(path / "operations.jsonl", EVENT, {"sessionId": session_id, "runId": self.name}, found)
         self.report = read_bytes(path / "report.md")
         self.blobs = {blob.name: blob.read_bytes() for blob in sorted(path.glob("blobs/[0-9a-f]*"))}
         self.cancel, self.lease = (path / "cancel").exists(), (path / "lease.json").exists()
-        self.fold = Fold(self.events[0]) if self.events and self.events[0]["type"] == "run.accepted" else None
+        first = self.events[0] if self.events and self.events[0]["type"] == "run.accepted" else None
+        if first is None and self.events and prompt:
+            first = accepted_by(prompt, account)
+        self.fold = Fold(first) if first else None
         self.now: Record = self._replay(self.fold, found) if self.fold else {}
 
     def _replay(self, fold: Fold, found: Findings) -> Record:
@@ -132,10 +137,16 @@ class Run:
         for event in self.events:
             was_over = fold.run["status"] in OVER
             fold.apply(event)
-            if fold.run["status"] in OVER and not was_over:
+            if fold.run["status"] in OVER and not was_over and not self.is_damaged:
                 self._check_end(event["payload"], fold.snapshot(), found)
             if self.stored is not None and event["seq"] == self.stored.get("appliedSeq"):
-                self._compare(self.stored, fold.snapshot(), found)
+                # One that was written before the damage knows more than what is left of the log.
+                knows_more = max(fold.unread, 0) > self.stored.get("unreadEvents", 0)
+                found.note(
+                    knows_more, f"{self.name}: run.json is of before the damage, and tells what is not to be read"
+                )
+                if not knows_more:
+                    self._compare(self.stored, fold.snapshot(), found)
                 compared = True
         found.note(self.stored is None, f"{self.name}: no run.json; folded from its events")
         found.note(not compared, f"{self.name}: run.json goes further than the log, and the log counts")
@@ -154,6 +165,11 @@ class Run:
             said.get("usage") == folded["usage"], f"{self.name}: the usage of run.finished is not that of the events"
         )
         found.check(not folded["openOperations"], f"{self.name}: it is over with open operations")
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some of its events cannot be read: then not all that follows from them can be held against them."""
+        return self.fold is not None and self.fold.unread > 0
 
     @property
     def is_over(self) -> bool:
@@ -180,7 +196,9 @@ class Session:
             self.own = [message for message in self.messages if message["seq"] > copied]
             self.active = (read_bytes(path / "active") or b"").decode().strip() or None
             directories = sorted(path.glob("runs/run-*"), key=lambda one: (len(one.name), one.name))
-            self.runs = {one.name: Run(one, self.id, found) for one in directories}
+            account = str(self.about.get("accountId"))
+            prompts = {one["runId"]: one for one in self.own if one["mode"] in BEGINNINGS}
+            self.runs = {one.name: Run(one, self.id, prompts.get(one.name), account, found) for one in directories}
             self.aside = sorted(str(one.relative_to(path)) for one in path.rglob("*.jsonl.torn-*"))
         version = self.about.get("formatVersion")
         found.check(version == 1, f"session.json: formatVersion is {version}")

@@ -64,4 +64,25 @@ def test_it_agrees_with_sessions_of_every_kind_and_sees_what_was_changed(home: H
     assert code == 1
     assert len(wrong) == 1
     assert "run-1" in wrong[0]
+
+    # Behind damage it folds as agentrun does, and holds nothing against what cannot be read.
+    for run, damaged in (("run-1", ["run.accepted"]), ("run-2", ["run.started", "run.waiting_input"])):
+        assert wrong_after(home, f"{session}/{run}", damaged) == len(damaged)
+    assert wrong_after(home, held, ["run.cancel_requested"]) == 1
     home.close()
+
+
+def wrong_after(home: Home, run: str, types: list[str]) -> int:
+    """How much is wrong once the first events of these types cannot be read, and run.json is made anew."""
+    log = home.run_dir(run) / "operations.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    for kind in types:
+        number = next(each for each, line in enumerate(lines) if f'"type":"{kind}"'.encode() in line)
+        lines[number] = lines[number].replace(b'"seq"', b'"sec"')
+    log.write_bytes(b"".join(lines))
+    (home.run_dir(run) / "run.json").unlink()
+    home.run("check", run.partition("/")[0], "--repair")
+    _, wrong = read(home.session_dir(run))
+    about = [line for line in wrong if f"/{run.partition('/')[2]}/" in line or run.partition("/")[2] in line]
+    assert all("operations.jsonl: line" in line for line in about), about
+    return len(about)
