@@ -86,7 +86,7 @@ def common(
 @app.command()
 def new(
     ctx: typer.Context,
-    title: Annotated[str, typer.Argument(help="what the conversation is about")] = "",
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="what the conversation is about")] = "",
     id: Annotated[str | None, typer.Option("--id", metavar="ID", help="use exactly this id")] = None,
     agent: FirstAgent = None,
     send: Annotated[str | None, typer.Option("--send", metavar="TEXT", help="send this as the first prompt")] = None,
@@ -294,7 +294,7 @@ def wait(
 @app.command()
 def ls(
     ctx: typer.Context,
-    text: Annotated[str, typer.Argument(help="only sessions whose title or id contains this")] = "",
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="only sessions whose title or id contains this")] = "",
     status: Annotated[
         RunStatus | None, typer.Option(metavar="STATUS", help="only sessions whose newest run is so (default: all)")
     ] = None,

@@ -12,7 +12,7 @@ app = typer.Typer()
 @app.command()
 def search(
     ctx: typer.Context,
-    text: Annotated[str, typer.Argument(help="what to look for, capitals or not", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="what to look for, capitals or not", show_default=False)],
     session: Annotated[str | None, typer.Option(metavar="SESSION", help="only there (default: all sessions)")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="how many at the most (default: all)")] = None,
 ) -> int:

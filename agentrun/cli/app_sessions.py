@@ -18,7 +18,7 @@ Session = Annotated[
 def rename(
     ctx: typer.Context,
     session: Session,
-    title: Annotated[str, typer.Argument(help="what the conversation is about")],
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="what the conversation is about")],
     expect_revision: Annotated[
         int | None, typer.Option(metavar="N", help="only if nobody has changed the session since revision N")
     ] = None,

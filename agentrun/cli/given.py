@@ -28,6 +28,11 @@ class Command(typer.core.TyperCommand):
                 raise UsageError(f"{name} is empty", hint="give it a value, or leave it out; is a variable not set?")
         return super().invoke(ctx)
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """As the manual page has it: typer puts braces around what must be given, which tell nobody anything."""
+        pieces = super().collect_usage_pieces(ctx)
+        return [each[1:-1] if each.startswith("{") and each.endswith("}") else each for each in pieces]
+
 
 def _is_empty(value: object) -> bool:
     return value == "" or (isinstance(value, list | tuple) and "" in value)

@@ -43,6 +43,16 @@ def test_every_command_has_a_summary_and_an_example() -> None:
     assert lacking == []
 
 
+def test_a_usage_line_is_plain_and_the_one_of_the_manual_page(home: Home) -> None:
+    manual = PAGE.read_text("utf-8").replace("\\-", "-")
+    for name, (code, text) in zip(COMMANDS, home.drive([[each, "--help"] for each in COMMANDS]), strict=True):
+        assert code == 0
+        usage = re.search(r"Usage: (.*?)\r\n\r\n", text, re.DOTALL)
+        assert usage, name
+        words = " ".join(usage[1].replace("[OPTIONS]", "").split())
+        assert f'.SS "{words}"' in manual
+
+
 def test_every_argument_and_option_is_explained() -> None:
     silent = [f"{name} {each.name}" for name, command in COMMANDS.items() for each in command.params if not each.help]
     assert silent == []
