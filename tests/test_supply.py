@@ -83,6 +83,7 @@ def test_the_lock_has_what_is_declared_in_a_version_that_is_allowed() -> None:
 def test_the_development_environment_is_made_from_the_lock() -> None:
     makefile = (PROJECT / "Makefile").read_text("utf-8")
     assert "pip install -qq --require-hashes --requirement requirements-dev.lock\n" in makefile
+    assert LOCK.name in (PROJECT / "SECURITY.md").read_text("utf-8"), "who looks for it finds it named"
 
 
 @pytest.mark.slow

@@ -1,11 +1,12 @@
-"""What a command says that the disk refused half way: what was asked may be stored all the same."""
+"""What is said when the disk refused half way: what was asked may be stored all the same, what was recorded is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentrun.errors import StorageFailed
+from agentrun.errors import AgentrunError, StorageFailed
+from agentrun.store.runs import RunDir
 
 
 @contextmanager
@@ -20,3 +21,40 @@ def maybe_stored(name: str, again: str) -> Iterator[None]:
     except StorageFailed as error:
         hint = f"it may be stored or not: look with: agentrun show {name}\nsee to that, then {again}"
         raise StorageFailed(error.message, hint=hint, session_id=error.session_id, run_id=error.run_id) from error
+
+
+@contextmanager
+def kept_of(run_dir: RunDir) -> Iterator[None]:
+    """Says of a refusal by the disk, while a run is executed in the block, what is kept and how the run goes on."""
+    try:
+        yield
+    except StorageFailed as error:
+        name = run_dir.name
+        try:
+            is_over = run_dir.load().is_over
+        except AgentrunError:
+            raise error from None  # it was removed, or cannot be read: nothing that could be said of it is certain
+        message = f"{name} is not executed any more: {error.message}"
+        hint = (
+            f"what it recorded is kept; {_remedy(error)}, then take it up with: agentrun resume {name}\n"
+            f"or end it with: agentrun cancel {name}"
+        )
+        if is_over:
+            message = f"{name} has ended, and that could not be completed: {error.message}"
+            hint = f"it is stored how it ended; {_remedy(error)}, then see: agentrun show {name}"
+        raise StorageFailed(message, hint=hint, session_id=run_dir.session_id, run_id=run_dir.run_id) from error
+
+
+# What helps, by what the system calls the trouble.
+_REMEDIES = {
+    "ENOSPC": "make room",
+    "EDQUOT": "make room",
+    "EFBIG": "let files be larger (ulimit -f)",
+    "EMFILE": "let it open more files (ulimit -n)",
+    "ENFILE": "let it open more files",
+    "EROFS": "let it be written again (mount)",
+}
+
+
+def _remedy(error: StorageFailed) -> str:
+    return next((way for name, way in _REMEDIES.items() if f"({name})" in error.message), "see to the disk")

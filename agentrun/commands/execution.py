@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from agentrun.commands.doubt import kept_of
 from agentrun.commands.leftovers import (
     DETACHED,
     end_descendants_here,
@@ -101,7 +102,8 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
         hand.keep()
     # What a tool leaves behind becomes this process's child, so that it can be found and ended.
     become_subreaper()
-    ended = drive(job)
+    with kept_of(run_dir):
+        ended = drive(job)
     start_next(place, session)
     return ended
 
@@ -136,7 +138,8 @@ def execute_own(place: Place, target: Target, liveness: int, agent: Agent) -> En
         signals=[],
         stop_children=lambda operation_id, is_forced: stop_children_here(place, run_dir, operation_id, is_forced),
     )
-    ended = drive(job)
+    with kept_of(run_dir):
+        ended = drive(job)
     start_next(place, session)
     return ended
 

@@ -64,7 +64,7 @@ def test_a_full_disk_is_loud_and_loses_nothing_that_was_acknowledged(tmp_path: P
             if done.code == STORAGE:
                 refused += 1
                 _says(done, "ENOSPC", small_disk)
-                assert "may be stored" in json.loads(done.err.splitlines()[-1])["error"]["hint"]
+                _says_what_is_kept(done)
         assert stage.run("show", SESSION).code == DONE
         assert stage.run("ls").code == DONE
         assert stage.check(settled=False) == []
@@ -154,6 +154,9 @@ def test_a_limit_in_the_middle_of_a_record_leaves_no_fragment(blocks: int, tmp_p
     done = stage.run("send", SESSION, "whole", before=limited, text="whole")
     assert done.code == STORAGE, done
     _says(done, "EFBIG", stage.root)
+    _says_what_is_kept(done)
+    if blocks >= 6:
+        assert "is not executed any more" in done.err, "it had begun"
     assert stage.check(settled=False) == []
     assert not list(stage.root.rglob("*.torn-*"))
     stage.run("cancel", SESSION, "--wait")
@@ -250,6 +253,21 @@ def _use_up_inodes(disk: Path, left: int) -> list[Path]:
     for _ in range(left):
         fillers.pop().unlink()
     return fillers
+
+
+def _says_what_is_kept(done: Done) -> None:
+    """Of what was asked, that it may be stored; of a run that had begun, that its record is, and how it goes on."""
+    error = json.loads(done.err.splitlines()[-1])["error"]
+    run = f"{SESSION}/run-"
+    if "is not executed any more" in error["message"]:
+        assert "what it recorded is kept; " in error["hint"]
+        assert f"agentrun resume {run}" in error["hint"]
+        assert f"agentrun cancel {run}" in error["hint"]
+        assert error["runId"].startswith("run-")
+    elif "has ended" in error["message"]:
+        assert f"agentrun show {run}" in error["hint"]
+    else:
+        assert "may be stored" in error["hint"]
 
 
 def _says(done: Done, errno: str, where: Path) -> None:
