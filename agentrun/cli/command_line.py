@@ -63,6 +63,8 @@ def _run(options: Options, rest: list[str]) -> int:
 
 
 def _obey(options: Options, rest: list[str]) -> int:
+    # Before anything is opened that stays open.
+    output.reserve_line_descriptor()
     import typer
 
     from agentrun.cli import help_pages

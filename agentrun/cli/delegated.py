@@ -11,13 +11,13 @@ import sys
 
 from agentrun.cli.executing import collect_signals
 from agentrun.cli.options import Options
+from agentrun.cli.output import LINE_FD
 from agentrun.commands.delegating import Delegated, Task, answer, delegate
 from agentrun.commands.execution import Scene
 from agentrun.commands.place import Place
 from agentrun.errors import EXIT_CODES, AgentrunError, UsageError
 from agentrun.records.codec import Doc, decode, encode_line
 
-LINE_FD = 3
 # How it ends if the child run did not complete; `adapters.tools.delegate` knows what they mean.
 NOT_COMPLETED, UNRESOLVED = 1, 3
 

@@ -10,6 +10,7 @@ import os
 import sys
 
 from agentrun.cli.options import Options
+from agentrun.cli.output import reserve_line_descriptor
 from agentrun.commands.execution import LIVENESS_FD, Scene, execute
 from agentrun.errors import EXIT_CODES, AgentrunError
 
@@ -17,12 +18,15 @@ from agentrun.errors import EXIT_CODES, AgentrunError
 def main(arguments: list[str]) -> int:
     """Drives the run; returns an exit code that nobody may be there to see."""
     root, account, session_id, run_id = arguments
-    # Its tools must not inherit the lock: a run is alive as long as its executor, not as long as a tool of it.
-    os.set_inheritable(LIVENESS_FD, False)
+    # Its tools must not inherit the lock: a run is alive as long as its executor, not as long as a tool of it. And they
+    # have a descriptor of that number themselves.
+    liveness = os.dup(LIVENESS_FD)
+    os.close(LIVENESS_FD)
+    reserve_line_descriptor()
     place = Options(root=root, account=account).place()
     scene = Scene(None, warn=_to_nobody, leave_now=os._exit, signals=[], detached=True)
     try:
-        execute(place, place.tree.session(session_id).run(run_id), LIVENESS_FD, scene)
+        execute(place, place.tree.session(session_id).run(run_id), liveness, scene)
     except AgentrunError as error:
         return error.exit_code
     return 0

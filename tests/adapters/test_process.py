@@ -149,6 +149,32 @@ def test_lines_come_whatever_number_our_own_descriptors_have(held: list[int], ma
     ], outcome.stderr
 
 
+def test_where_its_number_was_kept_for_it_a_tool_is_started_without_a_copy_of_this_process(mark: Mark) -> None:
+    """In a process of its own, as `agentrun` begins: nothing has descriptor 3."""
+    program = f"""
+        import anyio, os
+        os.close(3)
+        from agentrun.cli.output import reserve_line_descriptor
+        reserve_line_descriptor()
+        from agentrun.adapters.process import run_process
+        from agentrun.adapters.process.starting import _as_line_fd
+        async def main():
+            got = []
+            async def keep(line): got.append(line)
+            await run_process(["sh", "-c", "ls /proc/self/fd >&3"], cwd="/", env={mark!r}, marker={mark!r},
+                timeout=None, grace=1, max_output=1, on_line=keep)
+            print(*got, os.readlink("/proc/self/fd/3"), os.get_inheritable(3))
+        with _as_line_fd(1) as in_between:
+            print(in_between, os.path.sameopenfile(1, 3))
+        anyio.run(main)
+    """
+    outcome = python(program, mark, cwd=Path(__file__).parents[2])
+    assert outcome.stdout.read().decode().splitlines() == [
+        "None True",
+        "b'0' b'1' b'2' b'3' b'4' /dev/null False",  # `ls` reads the directory with one more
+    ], outcome.stderr
+
+
 @pytest.mark.parametrize(
     ("argv", "cwd", "reason"),
     [
@@ -332,6 +358,38 @@ def test_the_call_returns_when_the_tool_ends_not_when_its_pipes_close(daemon: st
     assert not outcome.timed_out
     if "sleep" in daemon:
         wait_until(lambda: len(marked(mark)) == 1)  # what a tool leaves when it ends by itself goes on
+    assert end_now(mark) == []
+
+
+def test_after_a_tool_that_left_nothing_no_other_process_of_the_machine_is_looked_at(mark: Mark) -> None:
+    """In a process of its own: this one may have children of which it knows nothing."""
+    program = f"""
+        import anyio
+        from agentrun.adapters.process import become_subreaper, orphans, run_process
+        looks = []
+        every = orphans.all_procs
+        orphans.all_procs = lambda: looks.append(1) or every()
+        async def run(script, **options):
+            await run_process(["sh", "-c", script], cwd="/", env={mark!r}, marker={mark!r}, timeout=None, grace=1,
+                max_output=1, **options)
+        async def main():
+            await run("exit 3")
+            print(len(looks))
+            begun = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                async def beside():
+                    await run("cat", on_started=lambda pid: begun.set(), stdin=b"x" * 10)
+                tasks.start_soon(beside)
+                await begun.wait()
+                await run("exit 0")
+            print(len(looks))
+            await run("setsid sleep 60 >/dev/null 2>&1 3>&- & exit 0")
+            print(len(looks) > 0)
+        become_subreaper()
+        anyio.run(main)
+    """
+    outcome = python(program, mark, cwd=Path(__file__).parents[2])
+    assert outcome.stdout.read().split() == [b"0", b"0", b"True"], outcome.stderr
     assert end_now(mark) == []
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from agentrun.adapters.process.procfs import Proc, all_procs, carries
+from agentrun.adapters.process.procfs import Proc, all_procs, carries, proc_file
 
 CROWD = 64
 """Nobody starts so many servers that all die at once: more dead children than this are orphans."""
@@ -50,10 +50,25 @@ def adopt(orphans: Iterable[Proc]) -> None:
 
 def settle(items: frozenset[bytes]) -> None:
     """When a tool has ended: takes note of what it left to us, and collects what is dead of that."""
+    if not _has_foreign_children():
+        # As after most calls; a look at every process of the machine would take longer than a short tool does.
+        return
     procs, me = all_procs(), os.getpid()
     ours = [one for one in procs.values() if one.ppid == me and one.pid not in own_children]
     adopt(one for one in ours if carries(one.pid, items))
     collect_orphans(procs)
+
+
+def _has_foreign_children() -> bool:
+    """Whether this process has children that it did not start, or cannot tell (proc(5), `children`)."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    listed = (proc_file(os.getpid(), f"task/{thread}/children") for thread in os.listdir("/proc/self/task"))
+    children = {int(pid) for line in listed for pid in line.split()}
+    # A kernel that does not list them lists none, though there are some.
+    return not children or not children <= own_children
 
 
 def is_body(one: Proc) -> bool:

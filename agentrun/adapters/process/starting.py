@@ -2,7 +2,8 @@
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 from functools import partial
 from typing import BinaryIO, NamedTuple
@@ -34,28 +35,59 @@ def start(argv: Sequence[str], cwd: str | os.PathLike[str], env: Mapping[str, st
     ends: list[int] = []
     try:
         ends += os.pipe()
-        # `pass_fds` wants the number to be in use on our side as well. This takes the lowest free one
-        # from there on, so afterwards it is.
-        ends.append(fcntl(ends[1], F_DUPFD_CLOEXEC, LINE_FD))
-        process = subprocess.Popen(
-            list(argv),
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
-            pass_fds=(LINE_FD,),
-            # One call into C between fork and exec. Nothing else lets us choose the number.
-            preexec_fn=partial(os.dup2, ends[2], LINE_FD),
-        )
+        with _as_line_fd(ends[1]) as in_between:
+            process = subprocess.Popen(
+                list(argv),
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+                pass_fds=(LINE_FD,),
+                preexec_fn=in_between,
+            )
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
         _close_all(ends)
         raise CannotStart(argv[0] if argv else "", _reason(error)) from error
     own_children.add(process.pid)
     _close_all(ends[1:])
     return Started(process, open(ends[0], "rb", buffering=0))
+
+
+@contextmanager
+def _as_line_fd(end: int) -> Iterator[Callable[[], object] | None]:
+    """Has a program that is started inside get `end` as `LINE_FD`; what has to be called between fork and exec for it.
+
+    Nothing has to where the number is ours to use. Where it is not, nothing else lets us choose it, and the whole of
+    this process is copied to make that one call.
+    """
+    if _is_line_fd_reserved():
+        null = fcntl(LINE_FD, F_DUPFD_CLOEXEC, LINE_FD)
+        os.dup2(end, LINE_FD, inheritable=False)
+        try:
+            yield None
+        finally:
+            os.dup2(null, LINE_FD, inheritable=False)
+            os.close(null)
+        return
+    # `pass_fds` wants the number to be in use on our side as well. This takes the lowest free one from there on, so
+    # afterwards it is.
+    spare = fcntl(end, F_DUPFD_CLOEXEC, LINE_FD)
+    try:
+        yield partial(os.dup2, spare, LINE_FD)
+    finally:
+        os.close(spare)
+
+
+def _is_line_fd_reserved() -> bool:
+    """Whether the null device was put there for this, as `agentrun` does when it begins, and is handed to nobody."""
+    try:
+        found, null = os.fstat(LINE_FD), os.stat(os.devnull)
+        return (found.st_mode, found.st_rdev) == (null.st_mode, null.st_rdev) and not os.get_inheritable(LINE_FD)
+    except OSError:
+        return False
 
 
 def _close_all(descriptors: Iterable[int]) -> None:
