@@ -285,6 +285,7 @@ class Stretch(Protocol):
     async def record(self, *events: AgentEvent) -> None:
         """Stores what happened, in one step. Returns when it is safe to build on it.
 
+        A fact is stored before a cancellation of the surrounding scope is felt.
         What was registered after a fact is left out where the run must not go on; what was registered alone does not
         return then.
         """

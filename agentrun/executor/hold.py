@@ -305,5 +305,5 @@ class _Recording(recording):
             super().__exit__(*raised)
         finally:
             # What may not have lasted is told to nobody.
-            if not any(isinstance(each, StorageFailed) for each in raised):
+            if not isinstance(raised[1] if raised else None, StorageFailed):
                 self._hold._tell()

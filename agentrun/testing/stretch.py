@@ -209,6 +209,10 @@ class FakeStretch:
         await anyio.lowlevel.checkpoint()
 
     async def record(self, *events: AgentEvent) -> None:
+        with anyio.CancelScope(shield=isinstance(events[0], RequestFinished | ToolFinished)):
+            await self._record_all(events)
+
+    async def _record_all(self, events: tuple[AgentEvent, ...]) -> None:
         for event in events:
             if event is events[0] or not self._must_stop:
                 await self._record(event)
