@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from agentrun.adapters.models.scripted import load_script
 from agentrun.config import AgentConfig, Config, McpConfig, ToolConfig, keys, load_config, parse_duration
 from agentrun.config.durations import written
 from agentrun.errors import EXIT_CODES, ConfigError, UsageError
@@ -230,6 +232,22 @@ def test_bytes_that_are_no_text_are_no_configuration(tmp_path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="is not TOML"):
         load_config(str(path))
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "agentrun.toml")
+    with (tmp_path / "large.toml").open("wb") as file:
+        file.truncate(1 << 40)
+    for path, says in (
+        (tmp_path / "agentrun.toml", "no regular file"),
+        ("/dev/zero", "no regular file"),
+        (tmp_path / "large.toml", "more than 64 MiB"),
+        (tmp_path, "Is a directory"),
+    ):
+        with pytest.raises(ConfigError, match=f"cannot be read: .*{says}"):
+            load_config(str(path), optional=True)
+        with pytest.raises(ConfigError, match=f"cannot be read: .*{says}"):
+            load_script(str(path))
 
 
 def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:

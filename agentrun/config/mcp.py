@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from agentrun.config.files import file_bytes
 from agentrun.config.values import McpConfig
 from agentrun.errors import ConfigError
 
@@ -31,8 +32,7 @@ def mcp_server(place: str, values: dict[str, Any], name: str) -> McpConfig:
 def json_servers(path: str) -> dict[str, dict[str, Any]]:
     """The tables of the `mcpServers` in a JSON file, without those that are disabled. Raises ConfigError."""
     try:
-        with open(path, encoding="utf-8") as file:
-            servers = json.load(file)["mcpServers"]
+        servers = json.loads(file_bytes(path))["mcpServers"]
         if not all(isinstance(each, dict) for each in servers.values()):
             raise TypeError
     except OSError as error:

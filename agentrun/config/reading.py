@@ -8,6 +8,7 @@ import reprlib
 from collections.abc import Collection, Mapping
 
 from agentrun.config import keys
+from agentrun.config.files import file_bytes
 from agentrun.config.mcp import json_servers, mcp_server
 from agentrun.config.names import nearest
 from agentrun.config.readers import Reader, Wrong
@@ -40,8 +41,7 @@ def load_config(path: str | None, *, optional: bool = False) -> Config:
     if path is None:
         return Config()
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = file_bytes(path)
     except FileNotFoundError:
         if optional:
             return Config()

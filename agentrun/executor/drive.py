@@ -14,7 +14,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentrun.agent.outside import Outside
 from agentrun.agent.protocols import Agent
-from agentrun.errors import AgentrunError, TransitionRefused
+from agentrun.errors import AgentrunError, TransitionRefused, UsageError
 from agentrun.executor.asking import stop_outside
 from agentrun.executor.audience import Audience
 from agentrun.executor.heartbeat import Heartbeat
@@ -122,15 +122,14 @@ async def _work(job: Job, stretch: StoredStretch) -> None:
         try:
             if not stretch.look():
                 await job.agent.run(stretch)
-        except AgentrunError:
-            # The disk refuses or the tree is damaged: there is nothing to record it in.
-            raise
-        except Exception as error:
-            # An agent is foreign code: whatever it raises is the end of its run and of nothing else. One that works in
-            # a group of tasks raises a group, which says nothing of the cause.
+        except Exception as error:  # noqa: BLE001 - an agent is foreign code, see below
+            # Whatever it raises is the end of its run and of nothing else. One that works in a group of tasks raises a
+            # group, which says nothing of the cause.
             cause = _only_error(error) if isinstance(error, ExceptionGroup) else error
-            if isinstance(cause, AgentrunError):
-                raise cause from error
+            # UsageError: it said what no record can hold, a number without an end for one.
+            if isinstance(cause, AgentrunError) and not isinstance(cause, UsageError):
+                # The disk refuses or the tree is damaged: there is nothing to record it in.
+                raise cause from cause.__cause__
             stretch.note_failure(f"the agent failed: {type(cause).__name__}: {cause}")
     if not (stretch.left or stretch.fenced or stretch.run_dir.load().is_over):
         stretch.note_failure("the agent ended without a report")

@@ -170,6 +170,55 @@ def test_a_stream_that_is_cut_or_broken_is_tried_again(
     assert failed.retryable
 
 
+# covers A26 A55
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        ('{"x":NaN}', {"x": "NaN"}),
+        ('{"x":-Infinity}', {"x": "-Infinity"}),
+        ('{"x":1e999}', {"x": "1e999"}),
+        ('{"x":' + "9" * 5000 + "}", {"x": "9" * 5000}),
+        ('{"x":' * 5000 + "1" + "}" * 5000, '{"x":' * 5000 + "1" + "}" * 5000),
+    ],
+)
+def test_numbers_that_no_record_can_hold_are_kept_as_text(
+    wire: Any, endpoint: Any, arguments: str, kept: object
+) -> None:
+    endpoint.will(wire.stream(calls=({"id": "c1", "name": "query", "arguments": arguments},)))
+    assert ask(model(wire, endpoint)).calls == (ToolCall("c1", "query", kept),)
+
+
+# Of each dialect: the SDKs look at none of this.
+_OTHER_FORMS = {
+    "openai": (
+        b'data: {"id":"x","object":"chat.completion.chunk","choices":5}\n\n',
+        b'data: {"id":"x","object":"chat.completion.chunk","choices":[5]}\n\n',
+        b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":7}}]}\n\n',
+        b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":3}}]}\n\n',
+    ),
+    "anthropic": (
+        b'event: message_start\ndata: {"type":"message_start","message":5}\n\n',
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta"}}\n\n',
+        b'event: message_delta\ndata: {"type":"message_delta","delta":[],"usage":{"output_tokens":1}}\n\n',
+    ),
+}
+
+
+def test_a_stream_of_another_form_is_broken_and_tried_again(wire: Any, endpoint: Any) -> None:
+    for odd in _OTHER_FORMS[wire.dialect]:
+        endpoint.will(wire.stream("half", ends=False) + odd + wire.stream())
+        failed = failure(model(wire, endpoint))
+        assert "the stream is broken: what came has another form" in failed.reason, odd
+        assert failed.retryable
+
+
+@pytest.mark.parametrize("tokens", ["NaN", "1e999", "-3", '"many"', "7.5", "9" * 400])
+def test_tokens_that_are_no_count_are_not_known(wire: Any, endpoint: Any, tokens: str) -> None:
+    endpoint.will(wire.stream("hello").replace(b'_tokens": 7', f'_tokens": {tokens}'.encode()))
+    reply = ask(model(wire, endpoint))
+    assert reply.usage == {"inputTokens": 11, "outputTokens": None, "costUsd": None}
+
+
 def test_an_error_in_a_stream_that_no_attempt_helps(wire: Any, endpoint: Any) -> None:
     endpoint.will(wire.stream("half", ends=False) + wire.error("invalid_request_error", f"bad {KEY}"))
     failed = failure(model(wire, endpoint))

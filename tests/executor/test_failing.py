@@ -96,3 +96,20 @@ def test_the_session_takes_the_next_prompt(session: SessionDir) -> None:
     assert drive(session, LoopAgent(FakeModel(ModelReply("all is well")), [], Limits(), "")) is RunStatus.COMPLETED
     assert session.another().run("run-2").report() == "all is well"
     assert session.another().run("run-1").load().status is RunStatus.FAILED
+
+
+class SaysWhatNoRecordHolds:
+    """Foreign code, whose usage has a number without an end."""
+
+    name = "odd"
+
+    async def complete(self, request: object, on_text: object) -> ModelReply:
+        return ModelReply("done", usage={"inputTokens": float("nan")})
+
+
+# covers A55 A65
+def test_an_agent_that_says_what_no_record_can_hold_fails_its_run_and_not_its_executor(session: SessionDir) -> None:
+    assert drive(session, LoopAgent(SaysWhatNoRecordHolds(), [], Limits(), "")) is RunStatus.FAILED
+    run = session.another().run("run-1").load()
+    assert "cannot be stored as JSON" in (run.reason or "")
+    assert not run.open_operations

@@ -26,6 +26,7 @@ from agentrun.agent.registering import idempotency_key
 from agentrun.agent.transcript import Transcript
 from agentrun.agent.turn import Ask
 from agentrun.records.codec import Doc
+from agentrun.records.jsontext import value_of
 from agentrun.records.operation import DENIED
 
 # Seconds that a request for a permission waits for the agent's other calls to end.
@@ -317,7 +318,7 @@ def _asked_text(message: str, properties: Doc) -> str:
 def _content(answer: str, properties: Doc) -> Doc:
     """The fields of a form from the user's words: a JSON object, or the words for the first field."""
     try:
-        value = json.loads(answer)
+        value = value_of(answer)
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict) and value.keys() <= properties.keys():

@@ -7,6 +7,7 @@ from typing import Any
 
 from agentrun.adapters.process import Peer
 from agentrun.adapters.process.output import Lines
+from agentrun.records.jsontext import value_of
 
 # A message may hold a whole file.
 LINE_BYTES = 256 * 1024 * 1024
@@ -42,7 +43,7 @@ class PeerTransport:
 
 def _message(line: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(line.decode("utf-8", "replace"))
+        value = value_of(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

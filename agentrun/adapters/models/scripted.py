@@ -15,6 +15,7 @@ from typing import Any
 
 from agentrun.agent.protocols import ModelFailed, ModelReply, ModelRequest, ToolCall
 from agentrun.config import nearest
+from agentrun.config.files import file_bytes
 from agentrun.errors import ConfigError
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, decode
@@ -90,8 +91,7 @@ class ScriptedModel:
 def load_script(path: str) -> ScriptedModel:
     """The model in the file `path`. Raises ConfigError that names the file, the turn and what is wrong."""
     try:
-        with open(path, "rb") as file:
-            document = decode(file.read())
+        document = decode(file_bytes(path))
     except OSError as error:
         raise ConfigError(f"the script {path} cannot be read: {error.strerror}") from error
     except ValueError as error:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any, Protocol
 
 from agentrun.adapters.models.prices import with_cost
 from agentrun.adapters.models.settings import ModelSettings
 from agentrun.adapters.models.wire import Ended, reply_of
-from agentrun.agent.protocols import ModelReply
+from agentrun.agent.protocols import ModelFailed, ModelReply
+from agentrun.records.codec import Doc
+
+# Above this, JSON's readers in other languages make another number of it.
+_MOST_TOKENS = 2**53
 
 
 class Collector(Protocol):
@@ -35,9 +39,28 @@ async def reply_from(
     """
     async with aclosing(pieces):
         async for piece in pieces:
-            text = collector.take(piece)
+            with _of_the_known_form():
+                text = "".join((collector.take(piece),))
             if text:
                 await on_text(text)
-    reply = reply_of(collector.ended(), may_lack_reason=settings.finish_reason == "optional")
+    with _of_the_known_form():
+        ended = collector.ended()
+    reply = reply_of(ended, may_lack_reason=settings.finish_reason == "optional")
     priced_by = None if settings.base_url else provider
-    return reply._replace(usage=with_cost(reply.usage, settings.name, provider=priced_by, base_url=settings.base_url))
+    return reply._replace(usage=with_cost(_counts(reply.usage), settings.name, provider=priced_by, base_url=settings.base_url))
+
+
+@contextmanager
+def _of_the_known_form() -> Iterator[None]:
+    """The SDKs take what a server sends without a look: a list may be a number there, and a text an object."""
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError, ValueError) as error:
+        raise ModelFailed(f"the stream is broken: what came has another form ({error})"[:2000], retryable=True) from error
+
+
+def _counts(usage: Doc | None) -> Doc | None:
+    """The tokens that were counted; what is no count is not known."""
+    if usage is None:
+        return None
+    return {name: count if type(count) is int and 0 <= count <= _MOST_TOKENS else None for name, count in usage.items()}

@@ -24,6 +24,7 @@ from agentrun.agent.protocols import (
     ToolSpec,
 )
 from agentrun.records.codec import Doc
+from agentrun.records.jsontext import value_of
 
 REPORT = "report"
 
@@ -131,14 +132,14 @@ def _as_text(messages: Iterable[ChatMessage]) -> Iterable[ChatMessage]:
 
 def _action(reply: ModelReply) -> ModelReply:
     try:
-        action = json.loads(reply.text)["next"]
+        action = value_of(reply.text)["next"]
         name = action["action"]
         if name == REPORT:
             return reply._replace(text=str(action["text"]))
         if name == ASK_USER:
             return reply._replace(text="", question=str(action["text"]))
         return reply._replace(text="", calls=(ToolCall("", str(name), action["arguments"]),))
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         # The endpoint does not enforce the schema, and this time the model did not keep to it.
         raise ModelFailed(f"the reply is no action: {reply.text[:200]!r}", retryable=True) from error
 

@@ -7,13 +7,13 @@ each is put in a form that is taken, while the result of the call says what was 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from agentrun.agent.protocols import ChatMessage, ModelFailed, ModelReply, StopReason, ToolCall
 from agentrun.records.codec import Doc
+from agentrun.records.jsontext import value_of
 
 # By which a model asks the user. The call is taken as the reply's question, and never becomes a tool call.
 ASK_USER = "ask_user"
@@ -66,10 +66,10 @@ class StreamedCall:
         """The call; arguments that are no JSON object are kept as the text that they are."""
         text = "".join(self.arguments)
         try:
-            parsed = json.loads(text or "{}")
+            parsed = value_of(text or "{}")
         except (ValueError, RecursionError):
             parsed = None
-        return ToolCall(self.call_id, self.name, parsed if isinstance(parsed, dict) else text)
+        return ToolCall(str(self.call_id), str(self.name), parsed if isinstance(parsed, dict) else text)
 
 
 class Ended(NamedTuple):

@@ -13,6 +13,7 @@ import pytest
 
 from agentrun.adapters.acp import program
 from agentrun.adapters.acp.agent import AcpAgent
+from agentrun.adapters.acp.transport import PeerTransport
 from agentrun.adapters.agents.prompt import INTERRUPTED
 from agentrun.adapters.process.procfs import read_proc
 from agentrun.adapters.surroundings import Surroundings
@@ -299,3 +300,20 @@ def test_one_that_remembers_goes_on_after_its_executor_is_gone(rig: Rig) -> None
     rig.drive(later)
     prompt = [each for each in rig.heard if each.get("method") == "session/prompt"][-1]
     assert prompt["params"]["prompt"][0]["text"] == f"{INTERRUPTED}\n\nhang"
+
+
+class _Prints:
+    """A program that prints these bytes."""
+
+    def __init__(self, printed: bytes) -> None:
+        self._printed = [printed, b""]
+
+    async def receive(self) -> bytes:
+        return self._printed.pop(0)
+
+
+# covers A26
+def test_numbers_that_no_record_can_hold_arrive_as_text() -> None:
+    line = b'{"rawInput":{"a":NaN,"b":-Infinity,"c":1e999,"d":' + b"7" * 5000 + b',"e":1.5}}\n'
+    message = anyio.run(PeerTransport(_Prints(line)).receive)  # type: ignore[arg-type]
+    assert message == {"rawInput": {"a": "NaN", "b": "-Infinity", "c": "1e999", "d": "7" * 5000, "e": 1.5}}
