@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, NoReturn
+from weakref import WeakSet
 
 import anyio
 
@@ -48,6 +49,10 @@ class Terms(NamedTuple):
     checks: Sequence[Check] = ()
 
 
+# What this process drives, for as long as it does.
+_holds: WeakSet[Hold] = WeakSet()
+
+
 class Hold:
     """A run that this process has claimed; it stays claimed until `end` or `release`.
 
@@ -73,6 +78,7 @@ class Hold:
         self._snapshot_at = 0
         self._watch = Stopwatch()
         self._lease: Lease | None = None
+        _holds.add(self)
         self._lease = self._claim()
         self._shown = session.messages.offset_of(self.run_dir.seen.message_seq)
 
@@ -307,3 +313,15 @@ class _Recording(recording):
             # What may not have lasted is told to nobody.
             if not isinstance(raised[1] if raised else None, StorageFailed):
                 self._hold._tell()
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child, of an agent within this process for one: the run is the parent's.
+
+    The child's copy of the lock would make the run look driven for as long as the child lives, with nobody driving it.
+    """
+    for hold in list(_holds):
+        hold.release()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
