@@ -47,7 +47,9 @@ async def reply_from(
         ended = collector.ended()
     reply = reply_of(ended, may_lack_reason=settings.finish_reason == "optional")
     priced_by = None if settings.base_url else provider
-    return reply._replace(usage=with_cost(_counts(reply.usage), settings.name, provider=priced_by, base_url=settings.base_url))
+    return reply._replace(
+        usage=with_cost(_counts(reply.usage), settings.name, provider=priced_by, base_url=settings.base_url)
+    )
 
 
 @contextmanager
@@ -56,7 +58,9 @@ def _of_the_known_form() -> Iterator[None]:
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
-        raise ModelFailed(f"the stream is broken: what came has another form ({error})"[:2000], retryable=True) from error
+        raise ModelFailed(
+            f"the stream is broken: what came has another form ({error})"[:2000], retryable=True
+        ) from error
 
 
 def _counts(usage: Doc | None) -> Doc | None:
