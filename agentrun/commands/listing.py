@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentrun.errors import AgentrunError
+from agentrun.records.session import Session
 from agentrun.records.views import SessionRow
 from agentrun.states import RunStatus
 from agentrun.store.sessions import SessionDir
@@ -24,32 +25,36 @@ def rows(
 
     A damaged session hides no other: its error goes to `on_damage` and the list goes on.
     """
+    listed = tree.lister()
     for session_id in tree.recent_ids():
         try:
-            session = tree.listed(session_id)
-            if session is None:
+            session = listed(session_id)
+            document = session.read() if session is not None else None
+            # What is not listed anyway is not looked into.
+            if session is None or document is None or not _is_meant(document, text, archived):
                 continue
-            row = _row(session)
+            row = _row(session, document)
         except AgentrunError as error:
             # (What is removed while it is read is not damaged.)
             if on_damage is not None and tree.is_listed(session_id):
                 on_damage.append(error)
             continue
-        if _matches(row, text, status, agent, archived):
+        if _is_so(row, status, agent):
             yield row
 
 
-def _row(session: SessionDir) -> SessionRow:
-    document = session.read()
+def _row(session: SessionDir, document: Session) -> SessionRow:
     active = session.active()
-    newest = [active] if active else session.newest_run_ids(1)
+    newest = [active] if active else session.newest_run_ids(1, document)
     view = session.run(newest[0]).view() if newest and newest[0] else None
-    return SessionRow(document, view, session.changed_at())
+    return SessionRow(document, view, session.changed_at(document))
 
 
-def _matches(row: SessionRow, text: str, status: RunStatus | None, agent: str | None, archived: bool) -> bool:
-    session = row.session
-    found = text.casefold() in f"{session.session_id} {session.title}".casefold()
+def _is_meant(session: Session, text: str, archived: bool) -> bool:
+    return session.archived is archived and text.casefold() in f"{session.session_id} {session.title}".casefold()
+
+
+def _is_so(row: SessionRow, status: RunStatus | None, agent: str | None) -> bool:
     has_status = status is None or (row.newest is not None and row.newest.status is status)
-    agents = {session.agent, row.newest.run.agent if row.newest else None}
-    return found and has_status and (agent is None or agent in agents) and session.archived is archived
+    agents = {row.session.agent, row.newest.run.agent if row.newest else None}
+    return has_status and (agent is None or agent in agents)

@@ -29,9 +29,10 @@ def search(tree: Tree, text: str, session: SessionDir | None = None) -> Iterator
 
 
 def _in_all(tree: Tree, wanted: Needle) -> Iterator[Hit | Damage | AgentrunError]:
+    listed = tree.lister()
     for session_id in tree.recent_ids():
         try:
-            session = tree.listed(session_id)
+            session = listed(session_id)
             if session is not None:
                 yield from _in_session(session, wanted)
         except AgentrunError as error:

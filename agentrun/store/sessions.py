@@ -194,10 +194,10 @@ class SessionDir:
             if since <= message.seq < seen and message.mode in modes:
                 yield message
 
-    def prompts(self) -> Iterator[Message]:
-        """The lines that began runs of this session, newest first."""
+    def prompts(self, document: Session | None = None) -> Iterator[Message]:
+        """The lines that began runs of this session, newest first. `document` is the session's, if it was read."""
         # Copied lines of a fork name runs of the session they come from.
-        since = self.read().copied + 1
+        since = (document or self.read()).copied + 1
         return (message for message in self.messages_with((PROMPT, COMPACT), since) if message.begins_run)
 
     def newest_prompt(self) -> Message | None:
@@ -220,22 +220,24 @@ class SessionDir:
 
     def run(self, run_id: str) -> RunDir:
         """The run with exactly this id. Raises NotFound."""
-        missing = NotFound(
-            f"there is no {run_id} in {self.session_id}",
-            hint=f"see its runs with: agentrun show {self.session_id}",
-            session_id=self.session_id,
-        )
         if ids.run_number(run_id) is None:
-            raise missing
+            raise self._missing(run_id)
         runs = self.directory.open(layout.RUNS)
         try:
             directory = runs.open(run_id)
         except NotFound as error:
             if self.prompt_of(run_id) is None:
-                raise missing from error
+                raise self._missing(run_id) from error
             # Accepted, and its directory was not made or did not last: the next writer makes it.
             directory = Expected(runs, run_id)
         return RunDir(self.account, self.session_id, run_id, self.directory, directory, lambda: self.prompt_of(run_id))
+
+    def _missing(self, run_id: str) -> NotFound:
+        return NotFound(
+            f"there is no {run_id} in {self.session_id}",
+            hint=f"see its runs with: agentrun show {self.session_id}",
+            session_id=self.session_id,
+        )
 
     def has_run(self, run_id: str) -> bool:
         """Whether the run is there with at least its first event, even a damaged one."""
@@ -249,13 +251,13 @@ class SessionDir:
         numbers = (ids.run_number(name) for name in self.directory.open(layout.RUNS).names())
         return [ids.run_id(number) for number in sorted((n for n in numbers if n), reverse=True)]
 
-    def newest_run_ids(self, count: int) -> list[str]:
+    def newest_run_ids(self, count: int, document: Session | None = None) -> list[str]:
         """The ids of the last `count` runs, newest first; as cheap with ten thousand runs as with one."""
-        prompt = self.newest_prompt()
+        prompt = next(self.prompts(document), None)
         newest = ids.run_number(prompt.run_id) if prompt else None
         return [ids.run_id(number) for number in range(newest, max(newest - count, 0), -1)] if newest else []
 
-    def changed_at(self) -> str:
+    def changed_at(self, document: Session | None = None) -> str:
         """When the session last changed, by its newest message or else its making."""
         newest = next(self.messages_backward(), None)
-        return newest.at if newest else self.read().created_at
+        return newest.at if newest else (document or self.read()).created_at

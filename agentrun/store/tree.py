@@ -7,7 +7,7 @@ words as one that does not exist.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from agentrun import clock, ids
@@ -123,12 +123,21 @@ class Tree:
         What lies there and cannot be opened is told as it is: whoever goes through an account of his own has listed it.
         Raises Denied.
         """
-        sessions = self._sessions()
-        if sessions is None or sessions.stat(session_id) is None:
+        return self.lister()(session_id)
+
+    def lister(self) -> Callable[[str], SessionDir | None]:
+        """What does the same for many of them: what they share is opened once."""
+        account = self._account()
+        sessions = _opened(account, layout.SESSIONS)
+
+        def listed(session_id: str) -> SessionDir | None:
+            if account is None or sessions is None or sessions.stat(session_id) is None:
+                return None
+            with suppress(NotFound):
+                return SessionDir(self.account, session_id, sessions.open(session_id), Activity(account))
             return None
-        with suppress(NotFound):
-            return self._session_in(sessions, session_id)
-        return None
+
+        return listed
 
     def is_listed(self, session_id: str) -> bool:
         """Whether something of that name lies among the sessions now."""
@@ -156,11 +165,12 @@ class Tree:
 
     def session_ids(self) -> list[str]:
         """The ids of all sessions, in no order."""
+        return list(self._each_id())
+
+    def _each_id(self) -> Iterator[str]:
         sessions = self._sessions()
-        if sessions is None:
-            return []
         # What is being made begins with a dot, which no id does; what else lies there is no session.
-        return [name for name in sessions.names() if ids.is_id(name)]
+        return filter(ids.is_id, _each_name(sessions)) if sessions is not None else iter(())
 
     def strangers(self) -> list[tuple[str, str]]:
         """Path and name of everything among the sessions that is none."""
@@ -180,7 +190,7 @@ class Tree:
         an input, or runs after the one that it says has ended, were left there by a crash.
         """
         sessions = self._sessions()
-        for name in self.session_ids() if sessions is not None else ():
+        for name in self._each_id() if sessions is not None else ():
             assert sessions is not None
             if self._may_be_unfinished(sessions, name):
                 yield name
@@ -230,7 +240,7 @@ class Tree:
                 if sessions.stat(name) is not None:
                     yield name
         # The hint may be lost or cut; what it does not know comes last, by its own newest record.
-        rest = [(self._changed_at(sessions, name), name) for name in self.session_ids() if name not in seen]
+        rest = [(self._changed_at(sessions, name), name) for name in self._each_id() if name not in seen]
         for _, name in sorted(rest, reverse=True):
             yield name
 
@@ -253,13 +263,7 @@ class Tree:
             return None
 
     def _sessions(self) -> Directory | None:
-        account = self._account()
-        if account is None:
-            return None
-        try:
-            return account.open(layout.SESSIONS)
-        except NotFound:
-            return None
+        return _opened(self._account(), layout.SESSIONS)
 
     def _make_sessions(self) -> Directory:
         _make_root(self.root)
@@ -283,6 +287,26 @@ def _marks(sessions: Directory, session_id: str) -> object:
     return [(found.st_mtime_ns, found.st_size) if found else None for found in stats]
 
 
+def _opened(directory: Directory | None, name: str) -> Directory | None:
+    try:
+        return directory.open(name) if directory is not None else None
+    except NotFound:
+        return None
+
+
+def _each_name(directory: Directory) -> Iterator[str]:
+    """The names in there one by one, for as many as there are."""
+    with speaking_of(directory.path):
+        # By a descriptor of its own: one that several read from gives each of them a part.
+        fd = os.open(os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory.fd)
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    yield entry.name
+        finally:
+            os.close(fd)
+
+
 def _make_root(root: str) -> None:
     """Makes `root` and what is missing above it, private and durable."""
     path, missing = os.path.abspath(root), []
@@ -301,7 +325,7 @@ def _no_session(name: str, root: str) -> NotFound:
     return NotFound(f"there is no session {name} in {root}", hint=_SEE)
 
 
-def _only_match(text: str, names: list[str], root: str) -> str:
+def _only_match(text: str, names: Iterable[str], root: str) -> str:
     prefixed = ids.SESSION_PREFIX + text
     matches = sorted(name for name in names if name.startswith((text, prefixed)) or name.endswith(text))
     if not matches:
