@@ -12,6 +12,7 @@ from agentrun.commands.names import Target
 from agentrun.errors import AgentrunError
 from agentrun.records.event import Event
 from agentrun.records.message import ENDED, REPORT, Message
+from agentrun.records.operation import OF_OPERATIONS, operation_of
 from agentrun.records.views import RunDetail, RunView, SessionView, input_states
 from agentrun.states import RunStatus
 from agentrun.store.layout import DRAFT
@@ -24,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeVar
 
-    from agentrun.records.timeline import Bar, RunRecord
+    from agentrun.records.timeline import RunRecord
 
     T = TypeVar("T")
 
@@ -66,29 +67,47 @@ def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL, since: int
     from agentrun.records.timeline import RunRecord, timeline_of
 
     view = told(run_dir)
-    events = list(run_dir.lasting_events())
+    events, earlier = _events_told(run_dir, tail, since)
     messages = messages_of(session, view, tail)
     session.messages.sync_for_reading()
     every_input = [message for message in messages if message.is_input]
     timeline = timeline_of(events)
-    bars = _told_since(timeline.bars, events, since)
     detail = RunDetail(
         view=view,
-        operations=tuple(bar.operation for bar in bars[-tail:]),
+        operations=tuple(bar.operation for bar in timeline.bars),
         messages=messages,
         inputs=input_states(view.run, every_input, events),
         report=run_dir.report(),
-        earlier=max(len(bars) - tail, 0),
+        earlier=earlier,
     )
-    return RunRecord(detail, timeline._replace(bars=bars[-tail:]))
+    return RunRecord(detail, timeline)
 
 
-def _told_since(bars: tuple[Bar, ...], events: list[Event], since: int | None) -> tuple[Bar, ...]:
-    """Those of which events from number `since` on tell."""
-    if since is None:
-        return bars
-    named = {event.payload.get("operationId") for event in events if event.seq >= since}
-    return tuple(bar for bar in bars if bar.operation.operation_id in named)
+def _events_told(run_dir: RunDir, tail: int, since: int | None) -> tuple[list[Event], int]:
+    """The events without those of operations that are not shown, and how many of these there are.
+
+    Twice through all of them: a run may have had ten thousand operations, and what they returned is not kept.
+    """
+    if tail == ALL and since is None:
+        return list(run_dir.lasting_events()), 0
+    registered: dict[str, None] = {}
+    named: set[str] = set()
+    for event in run_dir.lasting_events():
+        operation_id = event.payload.get("operationId")
+        if not isinstance(operation_id, str):
+            continue
+        if since is None or event.seq >= since:
+            named.add(operation_id)
+        if operation_id not in registered and operation_of(event):
+            registered[operation_id] = None
+    meant = [each for each in registered if each in named]
+    shown = {*meant[-tail:]}
+    events = [
+        event
+        for event in run_dir.lasting_events()
+        if event.type not in OF_OPERATIONS or str(event.payload.get("operationId")) in shown
+    ]
+    return events, max(len(meant) - tail, 0)
 
 
 def told(run_dir: RunDir) -> RunView:

@@ -265,3 +265,6 @@ _CHANGES: dict[str, Callable[[Operation, Event], Operation]] = {
     E.OPERATION_RECONCILED: _settled,
     E.OPERATION_LATE_RESULT: _settled,
 }
+
+# The events that are about one operation and change nothing else.
+OF_OPERATIONS = frozenset({E.TOOL_REGISTERED, *_CHANGES})

@@ -1,0 +1,64 @@
+"""What a document shows of a long run: the newest operations, as the whole record has them, and no more is kept.
+
+Covers A15, promise 16.
+"""
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from agentrun.commands.show import ALL, run_record
+from agentrun.states import EventType
+from agentrun.store.sessions import SessionDir
+from agentrun.store.tree import Tree
+from agentrun.testing.trees import Executor, accept
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> SessionDir:
+    """A run of 60 operations with large results, the last of them under way and waiting for an approval."""
+    made = Tree(str(tmp_path), "ann").create_session(session_id="long")
+    executor = Executor(made, accept(made).run_id)
+    executor.deliver()
+    for number in range(60):
+        named = {"operationId": f"op-{number}"}
+        executor.append(EventType.MODEL_REQUEST_STARTED, **named, turnId="turn-1", model="m", attempt=1)
+        if number < 59:
+            text = f"{number} " + "x" * 20_000
+            executor.append(EventType.MODEL_REQUEST_FINISHED, **named, status="succeeded", text=text, attempt=1)
+    executor.append(EventType.TOOL_REMOTE_ID, operationId="op-3", remoteId="late")
+    return made
+
+
+def test_the_newest_operations_are_those_of_the_whole_record(session: SessionDir) -> None:
+    run_dir = session.run("run-1")
+    whole = run_record(session, run_dir)
+    assert [each.operation_id for each in whole.detail.operations] == [f"op-{number}" for number in range(60)]
+    for tail in (1, 20, 60, 100):
+        part = run_record(session, run_dir, tail)
+        assert part.detail.operations == whole.detail.operations[-tail:]
+        assert part.timeline == whole.timeline._replace(bars=whole.timeline.bars[-tail:])
+        assert part.detail.earlier == max(60 - tail, 0)
+        assert (part.detail.inputs, part.detail.view) == (whole.detail.inputs, whole.detail.view)
+    last = next(event.seq for event in run_dir.all_events() if event.payload.get("operationId") == "op-50")
+    for tail, expected in ((ALL, [3, *range(50, 60)]), (4, range(56, 60))):
+        since = run_record(session, run_dir, tail, last)
+        assert [each.operation_id for each in since.detail.operations] == [f"op-{number}" for number in expected]
+        assert since.detail.earlier == (0 if tail == ALL else 7)
+
+
+def test_what_is_not_shown_is_not_kept(session: SessionDir) -> None:
+    def peak(tail: int) -> int:
+        run_dir = session.run("run-1")
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        assert len(run_record(session, run_dir, tail).detail.operations) == min(tail, 60)
+        return tracemalloc.get_traced_memory()[1] - before
+
+    run_record(session, session.run("run-1"), 2)
+    tracemalloc.start()
+    try:
+        assert peak(2) < peak(ALL) / 2
+    finally:
+        tracemalloc.stop()
