@@ -383,9 +383,10 @@ def sync_for_reading(fd: int, path: str) -> None:
 
 
 def _read_all(fd: int) -> bytes:
-    chunks = []
-    while chunk := os.read(fd, 1 << 20):
+    chunks, length = [], 1 << 14  # most are small, and a million bytes of room are cleared by the kernel each time
+    while chunk := os.read(fd, length):
         chunks.append(chunk)
+        length = 1 << 20 if len(chunk) == length else length
     return b"".join(chunks)
 
 

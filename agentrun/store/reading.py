@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from agentrun.records.views import Executor, Late
 
 E = EventType
+# As many events since the snapshot are read from the end; where there are more, from where the snapshot ends.
+_FEW = 20
 
 
 def slot_holder(session: Directory) -> str | None:
@@ -98,6 +100,10 @@ class RunReader:
                     break
                 return snapshot.fold(reversed(later))
             later.append(event)
+            if len(later) == _FEW:
+                # None of them is kept: it may be ten thousand, with what each of them returned.
+                start = self.events.offset_of(snapshot.applied_seq + 1)
+                return snapshot.fold(records(self.events, self.event, self._many, start))
         # The log ends before the snapshot does, or is damaged there: the record counts, not the snapshot.
         return self._fold_all()
 
