@@ -2,6 +2,9 @@
 
 A run of 10,000 operations, a session of 1,000,000 messages in 300 MB, a tree of 100,000 sessions; of the small ones,
 each has about two hundred times less. Whole processes, the interpreter with them.
+
+What grows: `show --timeline` without `--tail` draws every operation of the run, and holds them; the list of what a text
+names remembers which of the 100,000 sessions it has seen, 120 bytes each.
 """
 
 from __future__ import annotations

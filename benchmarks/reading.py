@@ -2,6 +2,11 @@
 
 All keep open what they read from; agentrun has no index. Every way makes objects of what it reads, but for `wc -l`,
 which only shows how fast the bytes come. SQLiteSession keeps the texts alone, and cannot begin in the middle.
+
+What bounds all of it is the interpreter: of the 1.5 us that a message takes, one regular expression needs 43 % to find
+its fields, the making of the record 44 %, the look for control characters and the decoding 13 %. SQLiteSession makes a
+dictionary of two fields, in 2.6 us: four times as fast would be what finding the fields takes alone. A compiled parser
+(msgspec, orjson) would save a fifth, and be one more dependency.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 ripgrep searches the messages' files, ignoring capitals as agentrun does; sqlite scans the same lines with `like`. Of
 the 10,000 sessions agentrun also opens each one and looks at its document and its active run.
+
+What bounds it are three calls that go through all bytes: they are read (5 GB/s), made small letters (3.4 GB/s) and
+searched (5.6 GB/s), 1.5 GB/s together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """How long after an event was appended its line comes out of another process that follows the run.
 
 From before the durable append until the line is read from the pipe. `agentrun show -f --json` makes the file last
-before it prints what is in it, since a script may keep the number: the others print what a power cut could take away.
-Idle is the processor's time while nothing happens.
+before it prints what is in it, since a script may keep the number: `tail -f` and others print what a power cut could
+take away. So a sync is what bounds it: "inotify and a sync" is a loop of four lines that does nothing else.
+Idle is the processor's time while nothing happens: the kernel counts it in hundredths of a second, and `show -f` looks
+once a second whether the executor still lives, for a tenth of a millisecond.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from agentrun.states import EventType
 from agentrun.store.tree import Tree
 from agentrun.testing.trees import Executor, accept
 
-TAIL = "tail -f"
+TAIL, SYNCED = "tail -f", "inotify and a sync"
 PAUSE = 0.004
 IDLE_SECONDS = 2.0
 
@@ -80,6 +82,7 @@ def measure(size: Size) -> str:
     ways = {
         "agentrun show -f": [*ours, "show", "-f", "--json", "watched/1"],
         TAIL: ["tail", "-n", "0", "-f", str(stand.log)],
+        SYNCED: [sys.executable, str(HERE / "work/follow.py"), "synced", str(stand.log)],
         "polling, 10 times a second": [sys.executable, str(HERE / "work/follow.py"), "polling", str(stand.log)],
     }
     python = peers.python(peers.WATCHFILES, size)
@@ -130,7 +133,10 @@ def _table(taken: Taken, idle: dict[str, list[float]]) -> str:
 
 def _reaches(taken: Taken, idle: dict[str, list[float]]) -> list[Reach]:
     ours, theirs = taken["agentrun show -f"], taken[TAIL]
+    synced = taken[SYNCED]
     return [
+        Reach(f"median, x {SYNCED}", median(ours) / median(synced), 1.2),
+        Reach(f"p99, x {SYNCED}", percentile(ours) / percentile(synced), 1.2),
         Reach(f"median, x {TAIL}", median(ours) / median(theirs), 1.0),
         Reach(f"p99, x {TAIL}", percentile(ours) / percentile(theirs), 1.0),
         Reach("processor while idle, %", 100 * max(idle["agentrun show -f"]), 0.5),
