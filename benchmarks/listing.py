@@ -4,8 +4,8 @@ In process, as `ls` does it: each session's document, its last run and its last 
 directories and reads nothing; sqlite has a table of sessions with an index, and one of runs.
 
 What bounds the list of all is that the files are the record and there is no index: a row opens three directories and
-up to five files, sees whose they are, and decodes eight JSON texts, 0.17 ms of the processor's time. `find` takes 0.08 ms
-a session for the names alone, and a quarter of that is less than the opening of the files takes.
+up to five files, sees whose they are, and decodes eight JSON texts, 0.17 ms of the processor's time. `find` takes
+0.08 ms a session for the names alone, and a quarter of that is less than the opening of the files takes.
 """
 
 from __future__ import annotations

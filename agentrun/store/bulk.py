@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-# Once in a process: the lines before this byte, from where it begins, are read one by one.
-_ONE_BY_ONE = 1 << 13
+# Once in a process: the lines before this byte, from where it begins, are read one by one, which takes as long as it
+# takes to load what reads many. That needs `re`, which no quick command has loaded: that takes several times as long.
+_ONE_BY_ONE, _ONE_BY_ONE_WITHOUT_RE = 1 << 13, 1 << 18
 # Whoever wants a page is done with the first pieces. More at once than the last is slower: it no longer stays in the
 # processor's nearest memory.
 _FIRST_PIECE, _PIECE = 1 << 13, 1 << 15
@@ -76,7 +77,7 @@ def _pieces(
 ) -> Iterator[tuple[int, bytes, list[T]]]:
     """What stands there, piece by piece: the offset behind, the lines if they were read at once, and what they are."""
     position, length = start, _FIRST_PIECE
-    sure_from = start if "agentrun.records.in_bulk" in sys.modules else start + _ONE_BY_ONE
+    sure_from = start + _bytes_one_by_one()
     while True:
         while position >= sure_from:
             lines = _whole_lines(log, position, length, end)
@@ -96,6 +97,12 @@ def _pieces(
                 break
         else:
             return
+
+
+def _bytes_one_by_one() -> int:
+    if "agentrun.records.in_bulk" in sys.modules:
+        return 0
+    return _ONE_BY_ONE if "re" in sys.modules else _ONE_BY_ONE_WITHOUT_RE
 
 
 def _whole_lines(log: Log, position: int, length: int, end: int | None) -> bytes:

@@ -4,11 +4,14 @@ Covers A15, A18, B8, promises 2 and 16.
 """
 
 import random
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
+import agentrun
 from agentrun.records.codec import encode_line
 from agentrun.states import EventType
 from agentrun.store.tree import Tree
@@ -76,6 +79,27 @@ def test_the_events_of_a_long_run_are_what_each_line_says(tree: Tree) -> None:
     expected = [event for _, event in run_dir.events.forward(run_dir.event)]
     assert len(expected) > 600
     assert list(run_dir.all_events()) == list(run_dir.lasting_events()) == expected
+
+
+QUICKLY = """
+import sys
+from agentrun.store.tree import Tree
+assert "re" not in sys.modules
+assert sum(1 for _ in Tree(sys.argv[1], "ann").session("long").messages_since(1)) == int(sys.argv[2])
+print("re" in sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_what_takes_long_to_load_is_loaded_for_what_takes_longer_to_read(tree: Tree) -> None:
+    for count, is_loaded in ((500, "False"), (2000, "True")):
+        have = len(log_of(tree).read_bytes().splitlines())
+        with log_of(tree).open("ab") as file:
+            file.write(b"".join(map(a_message, range(have + 1, count + 1))))
+        argv = [sys.executable, "-S", "-c", QUICKLY, tree.root, str(count)]
+        env = {"PYTHONPATH": str(Path(agentrun.__file__).parent.parent)}
+        said = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
+        assert said.stdout.strip() == is_loaded, said.stderr
 
 
 def test_reading_all_of_it_takes_no_more_memory_than_reading_some(tree: Tree) -> None:
