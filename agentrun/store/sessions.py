@@ -146,7 +146,7 @@ class SessionDir:
         """The same, but only what lasts through a power cut: for what is told to somebody."""
         start = self.messages.offset_of(since) if since > 1 else 0
         found = lasting_records(self.messages, self.message, self._many, start)
-        return (message for message in found if message.seq >= since) if start else found
+        return (message for message in found if message.seq >= since) if since > 1 else found
 
     def every_entry(self) -> Iterator[tuple[int, Message | Damage | Torn]]:
         """Everything that stands in the conversation's log, each with the offset behind it."""

@@ -48,7 +48,7 @@ def test_every_message_of_a_long_conversation_is_read_once_and_its_damage_is_nam
     by_line = tree.session("long")
     expected = list(by_line.messages.forward(by_line.message))
     assert len(by_line.messages.damage) > 5
-    for since in (1, 650, 1399):
+    for since in (1, 2, 650, 1399):
         at_once = tree.session("long")
         wanted = [message for _, message in expected if message.seq >= since]
         assert list(at_once.messages_since(since)) == wanted
@@ -57,6 +57,15 @@ def test_every_message_of_a_long_conversation_is_read_once_and_its_damage_is_nam
     assert len(list(whole.messages_since(1))) == len(expected)
     assert whole.messages.damage == by_line.messages.damage
     assert list(whole.every_entry()) == list(by_line.messages.entries(by_line.message))
+
+
+def test_a_short_conversation_begins_with_the_message_that_was_asked_for(tree: Tree) -> None:
+    with log_of(tree).open("ab") as file:
+        file.write(a_message(2))
+    for since in (0, 1, 2, 3):
+        wanted = [seq for seq in (1, 2) if seq >= since]
+        assert [message.seq for message in tree.session("long").messages_since(since)] == wanted
+        assert [message.seq for message in tree.session("long").lasting_messages(since)] == wanted
 
 
 def test_only_what_was_there_at_the_beginning_is_told(tree: Tree) -> None:
