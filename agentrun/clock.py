@@ -13,20 +13,22 @@ _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _LAST = 253402300799.0
 # The second that was written last, and how: many records are written in the same one. One tuple, so that threads see
 # both or neither.
-_last_second = (0, "1970-01-01T00:00:00")
+_last_second = (0, "1970-01-01T00:00:00.")
 
 
 def timestamp(seconds: float | None = None) -> str:
     """`seconds` since the epoch (default: now) as RFC 3339 UTC with milliseconds, `2026-01-02T03:04:05.678Z`."""
     global _last_second
-    milliseconds = int(min(time.time() if seconds is None else seconds, _LAST) * 1000)
-    whole, rest = divmod(milliseconds, 1000)
+    seconds = time.time() if seconds is None else seconds
+    milliseconds = int((seconds if seconds < _LAST else _LAST) * 1000)
+    whole = milliseconds // 1000
     known, text = _last_second
     if known != whole:
         year, month, day, hour, minute, second, *_ = time.gmtime(whole)
-        text = f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
+        text = f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}."
         _last_second = whole, text
-    return f"{text}.{rest:03d}Z"
+    # Three digits, without looking up how they are to be written.
+    return text + str(milliseconds - whole * 1000 + 1000)[1:] + "Z"
 
 
 def wall_seconds() -> float:

@@ -16,7 +16,7 @@ from agentrun.records.lease import Lease
 from agentrun.records.message import Message
 from agentrun.records.run import Run, accepted_run, fold_run
 from agentrun.records.views import RunView
-from agentrun.states import EventType, OperationStatus, RunStatus
+from agentrun.states import TERMINAL, EventType, OperationStatus, RunStatus
 from agentrun.store import layout
 from agentrun.store.blobs import read_blob
 from agentrun.store.bulk import entries, lasting_records, records
@@ -233,7 +233,7 @@ class RunReader:
 
     def stop_is_asked(self, run: Run) -> bool:
         """Whether a cancel sentinel lies there that has not become an intent yet."""
-        return not run.is_over and run.ending is None and self.directory.has(layout.CANCEL)
+        return run.ending is None and run.status not in TERMINAL and self.directory.has(layout.CANCEL)
 
     def lease(self) -> Lease | None:
         """What `lease.json` says; None if it is missing or unreadable."""

@@ -111,7 +111,7 @@ class RunDir(RunReader):
         """The run now, if `lease` still is its lease. Raises FencedOut."""
         # Fenced or not is looked at first: taking up a sentinel writes.
         run = self._caught_up()
-        if run.generation == lease.generation:
+        if run.generation == lease.generation and self.run_id not in held.looked_for_stop:
             run = self._heeding_stop(run, held)
         if run.generation != lease.generation:
             raise FencedOut(
@@ -255,16 +255,14 @@ class RunDir(RunReader):
         """Appends to the log that `run` was caught up with in this hold."""
         log = self.events
         seq = log.next_seq(self._offset)
-        event = Event(
-            self.session_id, self.run_id, seq, kind._value_, clock.timestamp(),
-            run.generation if generation is None else generation, payload,
-        )  # fmt: skip
+        under = run.generation if generation is None else generation
+        event = Event(self.session_id, self.run_id, seq, kind._value_, clock.timestamp(), under, payload)
         moved = run.apply(event)
         if seq != run.applied_seq + 1:
             # Damaged lines before it have numbers too. What the first event says is known from the prompt's line.
             unread = moved.unread_events + max(seq - max(run.applied_seq + 1, 2), 0)
             moved = moved._replace(unread_events=unread)
-        log.append_line(event.to_line(self._beginning()))
+        log.append_line(event.to_line(self._line_beginning or self._beginning()))
         self._run = moved
         self._offset = log.end
         # Nobody is told before it lasts: he may tell the user.
@@ -273,7 +271,8 @@ class RunDir(RunReader):
         elif kind in _SYNCED_BEHIND_THE_LOCK:
             self._is_owed = True
             held.owed += (self.settle,)
-        self._tell(event)
+        if self.on_event is not None:
+            self._tell(event)
         return moved
 
     def _make_last(self) -> None:
