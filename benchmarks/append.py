@@ -2,8 +2,12 @@
 
 agentrun takes the session's lock, checks lease, status and sentinel, appends the line and syncs it. Raw is a write(2)
 of the same line and fdatasync(2); the overwrite is the same inside a file that has its length already, which is what
-sqlite does in its log most of the time: it spares the file system a commit of its own journal. A log of lines that
-others read while it grows cannot have that. The peers begin with nothing behind them.
+sqlite does in its log most of the time: it spares the file system the new length. A log of lines that others read while
+it grows cannot have that. The peers begin with nothing behind them.
+
+What agentrun takes over raw is the processor: seven system calls with raw's two among them, and the interpreter. In a
+loop without a sync all of it takes about 14 us, of which the system calls are 6. After the sleep of a sync it runs on
+cold caches: with 6 MB read between two appends the same steps take four times as long, every one of them.
 """
 
 from __future__ import annotations

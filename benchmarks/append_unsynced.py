@@ -2,6 +2,10 @@
 
 agentrun takes the session's lock, checks lease, status and sentinel, and appends the line; that is all but the sync of
 the durable append. sqlite reads the last number and inserts the next, in one transaction.
+
+The six system calls of an append (the lock and back, is the session still there, how long is the log, is there a cancel
+file, write) take about 6 us, which is what 2.5 times sqlite leaves for everything. Folding the event into the run takes
+2 us, its line and time 2, and the rest is calls between functions of Python.
 """
 
 from __future__ import annotations

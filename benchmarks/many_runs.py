@@ -1,7 +1,12 @@
 """64 processes, each with a run of its own, that append durable events at once.
 
 Raw is 64 processes that each write(2) to a file of their own and fdatasync(2): the file system makes several of them
-last with one commit of its journal.
+last at once.
+
+Both are bound by the processor, not by the disk. A raw record takes some 45 us of it, nearly all in the kernel. Of
+agentrun's 200 us and more, by a profile, two fifths go into the interpreter: in a loop of one process that is less than
+10 us, but each of 64 that take turns on the cores finds the caches full of the others. The sync takes a quarter,
+switching a seventh, and pages that the forked processes still shared with their parent a tenth.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One of several processes that append to the same place: `KIND PLACE NAME`. It says how long each one waited.
 
 `agentrun` writes into a run's log under the session's lock, as everyone may who is no executor (operation.late_result
-is recorded whatever the run does); `sqlite` inserts in one transaction; `openai_agents` adds items to one session.
+is recorded whatever the run does), `inputs` steers a run of another session; `sqlite` inserts in one transaction;
+`openai_agents` adds items to one session.
 """
 
 import asyncio
@@ -28,6 +29,14 @@ def agentrun():
             run_dir.append_as_anyone(writer, EventType.OPERATION_LATE_RESULT, payload)
 
     return append
+
+
+def inputs():
+    from agentrun.store.tree import Tree
+    from agentrun.testing.trees import add
+
+    session = Tree(place).session("inputs")
+    return lambda number: add(session, "run-1", "steer", f"{name} {number} " * 10)
 
 
 def sqlite():
@@ -64,7 +73,7 @@ def openai_agents():
     return append
 
 
-append = {"agentrun": agentrun, "sqlite": sqlite, "openai_agents": openai_agents}[kind]()
+append = {"agentrun": agentrun, "inputs": inputs, "sqlite": sqlite, "openai_agents": openai_agents}[kind]()
 
 
 def write(begin: float, seconds: float, pause: float) -> list[float]:
