@@ -192,7 +192,6 @@ if os.fork() == 0:
         print("child", flush=True)
         os.read(to_child, 1)
     os.write(from_child, b"x")
-    sys.stdin.read()  # goes on, and has nothing to do with the lock any more
     os._exit(0)
 os.write(from_parent, b"x")
 sys.stdin.readline()
@@ -210,8 +209,8 @@ with session_lock(directory):
 
 
 @pytest.mark.slow
-def test_a_forked_child_is_an_owner_of_its_own_and_holds_nothing_for_its_parent(tmp_path: Path) -> None:
-    """Case C5: parent and child had the lock's descriptor open before; the child outlives the parent, killed inside."""
+def test_a_forked_child_is_an_owner_of_its_own(tmp_path: Path) -> None:
+    """Case C5: its parent had the lock's descriptor open when it was forked."""
     code = "from agentrun.store import locks\nlocks.LOCK_PATIENCE = 0.05\n" + FAMILY
     argv = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
@@ -222,6 +221,33 @@ def test_a_forked_child_is_an_owner_of_its_own_and_holds_nothing_for_its_parent(
         parent.stdin.write("\n")
         parent.stdin.flush()
         assert [parent.stdout.readline() for _ in range(2)] == ["kept out\n", "parent\n"]
+        assert try_lock(tmp_path) == TAKEN
+
+
+HEIR = """\
+import os, sys
+from agentrun.store.disk import Directory
+from agentrun.store.locks import session_lock
+directory = Directory.root(sys.argv[1])
+with session_lock(directory):
+    pass
+if os.fork() == 0:
+    sys.stdin.read()  # goes on, and has nothing to do with the lock
+    os._exit(0)
+with session_lock(directory):
+    print("parent", flush=True)
+    os.waitpid(-1, 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_holder_that_is_killed_frees_the_lock_though_a_forked_child_of_it_goes_on(tmp_path: Path) -> None:
+    """Case C5: the child was forked when its parent had the lock's descriptor open."""
+    argv = [sys.executable, "-c", HEIR, str(tmp_path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        assert parent.stdout.readline() == "parent\n"
         assert try_lock(tmp_path) == TAKEN
         parent.kill()
         parent.wait(30)
