@@ -48,8 +48,7 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
         return _cancel_operation(options, place, target, asked, until)
     view = _cancel_run(place, target, asked, until)
     if asked.wait and not view.run.is_over:
-        vigil = Vigil()
-        view = _wait(target, until, lambda follower: follower.is_over or _is_frozen(vigil, follower))
+        view = _wait(target, until, _over_or_frozen(options))
         if view.executor == "frozen":
             # It will not wind down, and has been given the time to show that it could.
             _take_from_frozen(place, target, until)
@@ -111,8 +110,24 @@ def _take_from_frozen(place: Place, target: Target, until: float | None) -> None
         recover(place, target.session, target.run(), frozen=frozen)
 
 
-def _is_frozen(vigil: Vigil, follower: Follower) -> bool:
-    return follower.view.executor == "frozen" and vigil.seconds_left(follower.run_dir) <= 0
+def _over_or_frozen(options: Options) -> Callable[[Follower], bool]:
+    """Whether the run is over, or its executor counts as frozen; that this takes a while is said once."""
+    vigil = Vigil()
+    told: list[str] = []
+
+    def is_done(follower: Follower) -> bool:
+        if follower.is_over or follower.view.executor != "frozen":
+            return follower.is_over
+        left = vigil.seconds_left(follower.run_dir)
+        if left > 0 and not (told or options.json):
+            seconds = f"{max(left, 1):.0f} s"
+            told.append(follower.run_dir.name)
+            output.note(
+                f"the executor of {told[0]} does not renew its lease: it is ended if that stays so for {seconds}"
+            )
+        return left <= 0
+
+    return is_done
 
 
 def _cancel_operation(options: Options, place: Place, target: Target, asked: Asked, until: float | None) -> int:

@@ -167,8 +167,9 @@ def test_who_waits_for_a_suspended_one_is_told_so_once_and_what_to_type(home: Ho
     seen = home.terminal("show", "-f", working)
     seen.wait_for(f"kill -CONT {pid}")
     for file in files:
-        said = until(lambda file=file: file.read_text(), "it is told")
-        assert f"its executor (pid {pid}) is suspended" in said
+        # On a busy machine its lease may have run out before: then that was told first.
+        until(lambda file=file: f"its executor (pid {pid}) is suspended" in file.read_text(), "it is told")
+        said = file.read_text()
         assert f"let it go on with: kill -CONT {pid}\n" in said
         assert f"agentrun resume {working}\n" in said
     os.kill(pid, signal.SIGCONT)
@@ -255,7 +256,8 @@ def test_one_that_is_frozen_in_the_lock_elsewhere_is_waited_for_and_then_named(
 
 def test_a_cancel_that_waits_ends_a_frozen_executor(home: Home, working: str, until: Until) -> None:
     pid = freeze(home, working, until)
-    assert home.run("cancel", working, "--wait").code == 0
+    done = home.run("cancel", working, "--wait")
+    assert (done.code, done.said.count("it is ended if that stays so")) == (0, 1)
     assert state(pid) in ("", "Z")
     assert home.view(working)["status"] == "cancelled"
     assert marked(home, working) == []
