@@ -110,6 +110,13 @@ MUTANTS = [
         "tests/store/test_late_syncs.py",
     ),
     Mutant(
+        "a lock that is not given back is kept",
+        "store/locks.py",
+        "                    fd, place.fd = place.fd, -1\n                    os.close(fd)\n                if self",
+        "                    pass\n                if self",
+        "tests/faults/test_unlocking.py",
+    ),
+    Mutant(
         "a torn tail is glued",
         "store/log.py",
         "        end = _line_start(fd, size)\n        if end == size:",

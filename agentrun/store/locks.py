@@ -138,7 +138,12 @@ class session_lock:
         try:
             # A forked child has no descriptor of its parent's locks, see `_forget_parent`.
             if place.fd >= 0:
-                fcntl.flock(place.fd, fcntl.LOCK_UN)
+                try:
+                    fcntl.flock(place.fd, fcntl.LOCK_UN)
+                except OSError:
+                    # What a file system does not unlock (ENOLCK of NFS) it lets go with the last descriptor.
+                    fd, place.fd = place.fd, -1
+                    os.close(fd)
                 if self._has_waited:
                     # There may be a crowd: who is next must be awake before this process comes back for more.
                     os.sched_yield()

@@ -258,8 +258,9 @@ class Stage:
         return self._under_strace(options, self._paths, words, text)
 
     def was_refused(self) -> bool:
-        """Whether the call that was to fail in the last interrupted command has come, and has failed."""
-        return self.stops.exists() and b") (INJECTED)" in self.stops.read_bytes()
+        """Whether the call that was to fail in the last interrupted command has come, as one that changes something."""
+        lines = self.stops.read_text(errors="replace").splitlines() if self.stops.exists() else []
+        return any(line.endswith(") (INJECTED)") and not _CHANGES_NOTHING.search(line) for line in lines)
 
     def _under_strace(
         self, options: Iterable[str], paths: Iterable[str], words: Iterable[str], text: str | None = None
@@ -275,7 +276,11 @@ class Stage:
         argv = ["strace", "-qqq", *only]
         argv += [*options, "-e", f"inject={PROBED_BY}:retval=0", "-p", str(process.pid)]
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as tracer, process:
-            out, err = process.communicate(timeout=PATIENCE)
+            try:
+                out, err = process.communicate(timeout=PATIENCE)
+            except BaseException:
+                process.kill()  # its tracer would be waited for without end
+                raise
             assert process.returncode is not None
             tracer.wait(PATIENCE)
             return self._heard(process.returncode, out, err, text)
