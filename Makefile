@@ -85,7 +85,7 @@ format: $(VENV)/dev.stamp ## format the code and sort the imports
 docs: $(VENV)/dev.stamp ## write the generated parts of docs/ again
 	$(PY) tools/make_docs.py
 
-mutants: $(VENV)/dev.stamp ## break the code in known ways; the tests must notice each
+mutants: $(VENV)/all.stamp ## break the code in known ways; the tests must notice each
 	$(PY) tests/mutants.py
 
 bench: $(VENV)/dev.stamp ## measure beside others, a quarter of an hour (ARGS=append chooses); writes benchmarks/results.md

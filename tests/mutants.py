@@ -635,8 +635,8 @@ MUTANTS = [
     Mutant(
         "what a killed import of an archive left stays for ever",
         "store/staging.py",
-        "if not is_executor_alive(left):",
-        "if False:",
+        "                    if has_liveness(left, lock):\n",
+        "                    if False:\n",
         "tests/store/test_archive.py",
     ),
     Mutant(
