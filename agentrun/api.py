@@ -41,7 +41,7 @@ from agentrun.agent.protocols import (
     ToolOutcome,
     ToolSpec,
 )
-from agentrun.commands import control, listing, sessions, show
+from agentrun.commands import control, listing, making, show
 from agentrun.commands.control import IfBusy
 from agentrun.commands.execution import execute_own, make_order
 from agentrun.commands.names import Target, find
@@ -122,7 +122,7 @@ class OpenTree(NamedTuple):
         """Makes a session. Raises NameTaken, Denied, StorageFailed, and ConfigError for an agent that there is not."""
         if agent is not None:
             make_order(self.place, agent, None)
-        made = sessions.new(
+        made = making.new(
             self.place.tree, title=title, session_id=session_id, agent=agent, working_directory=os.getcwd()
         )
         return OpenSession(self.place, self.place.tree.session(made.session_id))

@@ -1,45 +1,103 @@
-"""Named tuples, declared as with `typing.NamedTuple` and without its price at every start.
+"""Named tuples and closed sets of words, declared as with `typing` and `enum` and without their price at every start.
 
-Loading `typing` takes half as long as starting the interpreter, and its NamedTuple compiles the annotation of each
-field. No quick command reads annotations: to a type checker this is `typing.NamedTuple`, at run time
-`collections.namedtuple` with the methods of the class.
+To load `enum` with what it needs takes as long as starting half an interpreter, `typing` as long again, and
+`collections.namedtuple` compiles a function for every class. To a type checker these are `typing.NamedTuple` and
+`enum.StrEnum`; at run time they do the same as far as it is used here.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from enum import StrEnum as StrEnum
     from typing import NamedTuple as NamedTuple
 else:
-    from collections import namedtuple
+    try:
+        from _collections import _tuplegetter as _getter
+    except ImportError:  # no public name: an interpreter may be without it
+
+        def _getter(index, about):
+            return property(lambda self: tuple.__getitem__(self, index), doc=about)
+
+    class _Fields(tuple):
+        """What all named tuples have in common; `_fields` and `_field_defaults` are those of the class."""
+
+        __slots__ = ()
+
+        def __new__(cls, *given, **named):
+            # The first object: now the class gets what sorts arguments into fields. Two threads make the same twice.
+            fields = ", ".join(cls._fields)
+            make = eval(f"lambda _cls, {fields}: _tuple(_cls, ({fields},))", {"_tuple": tuple.__new__})
+            make.__defaults__ = tuple(cls._field_defaults.values())
+            cls.__new__ = staticmethod(make)
+            return make(cls, *given, **named)
+
+        def _replace(self, /, **changes):
+            # In the time of what is changed: the fold of a run is long, and changes often.
+            values, places = list(self), self._places
+            try:
+                for field, value in changes.items():
+                    values[places[field]] = value
+            except KeyError:
+                raise ValueError(f"Got unexpected field names: {[*changes.keys() - places.keys()]!r}") from None
+            return tuple.__new__(type(self), values)
+
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
+        def __repr__(self):
+            return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})"
+
+        def __getnewargs__(self):
+            return tuple(self)
 
     class _Declared(type):
         """Makes of a class with annotated fields the tuple that it declares."""
 
         def __new__(cls, name, bases, body):
-            fields = tuple(body.get("__annotations__", ()))
+            fields = body["_fields"] = body["__match_args__"] = tuple(body.get("__annotations__", ()))
             # Those of the last fields: a type checker refuses any other order.
-            defaults = [body.pop(field) for field in fields if field in body]
-            made = namedtuple(name, fields, defaults=defaults, module=body["__module__"])
-            made._replace = _replacing(fields)
-            for attribute, value in body.items():
-                setattr(made, attribute, value)
-            return made
-
-    def _replacing(fields):
-        """As namedtuple's `_replace`, in the time of what is changed: the fold of a run is long, and changes often."""
-        places = {field: place for place, field in enumerate(fields)}
-
-        def _replace(self, /, **changes):
-            values = list(self)
-            try:
-                for field, value in changes.items():
-                    values[places[field]] = value
-            except KeyError:
-                unknown = [field for field in changes if field not in places]
-                raise ValueError(f"Got unexpected field names: {unknown!r}") from None
-            return tuple.__new__(type(self), values)
-
-        return _replace
+            body["_field_defaults"] = {field: body.pop(field) for field in fields if field in body}
+            body["_places"] = places = {field: place for place, field in enumerate(fields)}
+            getters = {field: _getter(place, "a field") for field, place in places.items()}
+            return type(name, (_Fields,), {"__slots__": ()} | body | getters)
 
     NamedTuple = type.__new__(_Declared, "NamedTuple", (), {})
+
+    class _Words(type):
+        """Makes of a class with texts as its attributes the set of these texts, in their order, each with its name."""
+
+        def __new__(cls, name, bases, body):
+            words = {each: text for each, text in body.items() if type(text) is str and not each.startswith("_")}
+            made = type.__new__(cls, name, bases, body | {"__members__": {}})
+            for each, text in words.items():
+                member = str.__new__(made, text)
+                member.name, member.value = each, text
+                made.__members__[each] = member
+                setattr(made, each, member)
+            made._of_text = {member.value: member for member in made}
+            return made
+
+        def __call__(cls, text):
+            try:
+                return cls._of_text[text]
+            except (KeyError, TypeError):
+                raise ValueError(f"{text!r} is not a valid {cls.__qualname__}") from None
+
+        def __iter__(cls):
+            return iter(cls.__members__.values())
+
+        def __len__(cls):
+            return len(cls.__members__)
+
+        def __contains__(cls, text):
+            return isinstance(text, str) and text in cls._of_text
+
+    class StrEnum(str, metaclass=_Words):
+        """A text out of a closed set: `value` is the plain text, `name` what the set calls it."""
+
+        def __repr__(self):
+            return f"<{type(self).__name__}.{self.name}: {self.value!r}>"
+
+        def __reduce_ex__(self, protocol):
+            return type(self), (self.value,)

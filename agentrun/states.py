@@ -7,9 +7,8 @@ recorded without moving the run, and where. `OPERATION_TRANSITIONS` does the sam
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from agentrun.errors import TransitionRefused
+from agentrun.named import StrEnum
 
 
 class RunStatus(StrEnum):

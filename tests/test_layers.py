@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "errors": set(),
     "clock": set(),
     "ids": {"errors"},  # a name that is refused is an error of ours, with an exit code
-    "states": {"errors"},
+    "states": {"named", "errors"},
     "records": {"named", "errors", "states", "ids"},
     "config": {"named", "errors", "states", "ids"},
     "store": VALUES,

@@ -67,7 +67,8 @@ def _arguments(argument: Any) -> list[str]:
 def _kind(parameter: Any) -> str:
     if getattr(parameter, "is_flag", False):
         return ""
-    choices = getattr(parameter.type, "choices", None)
+    kind = parameter.type
+    choices = getattr(kind, "choices", None) or getattr(getattr(kind, "func", None), "choices", None)
     metavar = (parameter.metavar or "").removesuffix("...")
     if choices:
         return "|".join(str(getattr(choice, "value", choice)) for choice in choices)

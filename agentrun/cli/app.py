@@ -1,4 +1,4 @@
-"""The commands and their arguments, one function each; what they do is in `sending`, `stopping` and `showing`."""
+"""The commands and their arguments, one function each; what they do is in modules of their own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from agentrun import __version__
 from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions, app_transfer, help_pages
+from agentrun.cli.choices import OneOf
 from agentrun.cli.defaults import CANCEL_REASON, LISTED
 from agentrun.cli.options import COMMON
 from agentrun.commands.inputs import MODES, IfBusy
@@ -97,9 +98,9 @@ def new(
     agentrun new "last night's live stream"
     id=$(agentrun new) && agentrun send "$id" "hello"
     """
-    from agentrun.cli import sending
+    from agentrun.cli import making
 
-    return sending.new(ctx.obj, title, session_id=id, agent=agent, text=send)
+    return making.new(ctx.obj, title, session_id=id, agent=agent, text=send)
 
 
 @app.command()
@@ -116,7 +117,11 @@ def send(
     ] = None,
     if_busy: Annotated[
         IfBusy | None,
-        typer.Option(metavar="|".join(IfBusy), help="what becomes of a prompt whose slot is taken (default: reject)"),
+        typer.Option(
+            parser=OneOf(IfBusy),
+            metavar="|".join(IfBusy),
+            help="what becomes of a prompt whose slot is taken (default: reject)",
+        ),
     ] = None,
     if_ended: IfEnded = None,
     detach: Detach = False,
@@ -296,7 +301,10 @@ def ls(
     ctx: typer.Context,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="only sessions whose title or id contains this")] = "",
     status: Annotated[
-        RunStatus | None, typer.Option(metavar="STATUS", help="only sessions whose newest run is so (default: all)")
+        RunStatus | None,
+        typer.Option(
+            parser=OneOf(RunStatus), metavar="STATUS", help="only sessions whose newest run is so (default: all)"
+        ),
     ] = None,
     agent: Annotated[
         str | None, typer.Option(metavar="AGENT", help="only sessions of this agent (default: all)")
@@ -318,9 +326,9 @@ def ls(
     agentrun ls --status waiting_input
     agentrun ls --json | jq -r .session.sessionId
     """
-    from agentrun.cli import showing
+    from agentrun.cli import listing
 
-    return showing.ls(ctx.obj, showing.Wanted(text, status, agent, archived, limit), is_watched=watch)
+    return listing.ls(ctx.obj, listing.Wanted(text, status, agent, archived, limit), is_watched=watch)
 
 
 @app.command()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import io
 import os
 import sys
 
@@ -53,6 +51,9 @@ _TELLS = {"-h", "--help", "--version"}
 def _run(options: Options, rest: list[str]) -> int:
     if not (options.json and (not rest or _TELLS & {*rest})):
         return _obey(options, rest)
+    import contextlib
+    import io
+
     from agentrun.render.json import json_line
 
     with contextlib.redirect_stdout(io.StringIO()) as told:

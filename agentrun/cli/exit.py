@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from agentrun.errors import EXIT_CODES
-from agentrun.records.operation import Operation
-from agentrun.records.views import RunView
 from agentrun.states import RunStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.operation import Operation
+    from agentrun.records.views import RunView
 
 OK = 0
 _OF_STATUS = {

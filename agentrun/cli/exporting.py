@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
-from agentrun.cli.showing import warn
 from agentrun.clock import wall_seconds
 from agentrun.commands.exporting import exported
 from agentrun.commands.names import Target, find
@@ -66,7 +65,7 @@ def export(options: Options, name: str | None, wanted: Wanted) -> int:
         say_where(options, _about(target, form), wanted.output, written)
     else:
         _to_standard_output(pieces, options)
-    warn(options, damage)
+    output.warn(options, damage)
     return exits.OK
 
 

@@ -1,107 +1,72 @@
-"""`ls --watch`: the list on a terminal, drawn again when it changes; in a pipe a line for each change."""
+"""`ls`: the sessions, newest change first."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
+from itertools import islice
 
-from agentrun import ids
+from agentrun.cli import exit as exits
 from agentrun.cli import output
+from agentrun.cli.defaults import LISTED
 from agentrun.cli.options import Options
-from agentrun.cli.output import ReaderGone
-from agentrun.commands.lookout import Lookout, Seen, seen
+from agentrun.commands import listing
+from agentrun.commands.place import Place
+from agentrun.errors import AgentrunError
+from agentrun.named import NamedTuple
 from agentrun.records.views import SessionRow
-from agentrun.render.json import json_line, row_doc
-from agentrun.render.region import Region
-from agentrun.render.safe import folded
-from agentrun.render.tables import grouped_text, rows_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-# Seconds after which the ages of a list in which nothing happens are drawn anew.
-_AGES = 30.0
+from agentrun.render import tables
+from agentrun.states import RunStatus
 
 
-class _Terminal:
-    """Standard output, for the part of the screen that is drawn again."""
+class Wanted(NamedTuple):
+    """Which sessions `ls` lists."""
 
-    def write(self, text: str, /) -> None:
-        """Sends it."""
-        output.out(text)
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-
-class _Picture:
-    """The list as a part of the screen."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._region = Region(_Terminal())
-        self._shown: tuple[object, ...] = ()
-        self._lines: list[str] = []
-        self._drawn_at = 0.0
-
-    def tell(self, rows: list[SessionRow]) -> None:
-        """Draws the list, if it is another one than what is shown."""
-        screen, height = output.screen_of(sys.stdout, self._options), output.size_of(sys.stdout)[1]
-        shown = (screen, height, *map(seen, rows))
-        now = time.monotonic()
-        if shown == self._shown and now - self._drawn_at < _AGES:
-            return
-        self._shown, self._drawn_at = shown, now
-        self._lines = grouped_text(rows, screen).split("\n")[:-1] or ["no sessions"]
-        # A line that is an id alone is not cut for a narrow screen as the others are: half an id means nothing.
-        lines = [row for each in self._lines for row in (folded(each, screen.width) if ids.is_id(each) else [each])]
-        # The cursor moves within the screen only; what has no room is what matters least.
-        room = max(height - 1, 1)
-        cut = lines if len(lines) <= room else [*lines[: room - 1], "..."]
-        self._region.draw([], cut)
-
-    def leave(self) -> None:
-        """The list stays, whole, as what was printed."""
-        self._region.draw(self._lines, [])
+    text: str = ""
+    status: RunStatus | None = None
+    agent: str | None = None
+    archived: bool = False
+    limit: int = LISTED
 
 
-class _Lines:
-    """A line for each session that is listed, and for each change."""
+def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:
+    """Lists sessions, newest change first; a list that `is_watched` is told again when it changes."""
+    place = options.place()
+    rows, damage, is_more = _listed(place, wanted)
+    if is_watched:
+        from agentrun.cli.list_watching import watch
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._told: dict[str, Seen] = {}
+        output.warn(options, damage)
+        return watch(options, lambda: _listed(place, wanted)[0])
+    if options.json:
+        from agentrun.render.json import json_line, row_doc
 
-    def tell(self, rows: list[SessionRow]) -> None:
-        """Prints what is new, the oldest change first."""
-        for row in reversed(rows):
-            name, news = row.session.session_id, seen(row)
-            if self._told.get(name) == news:
-                continue
-            self._told[name] = news
-            if self._options.json:
-                output.out_bytes(json_line(row_doc(row)))
-            else:
-                output.out(rows_text([row], output.screen_of(sys.stdout, self._options)))
+        for row in rows:
+            output.out_bytes(json_line(row_doc(row)))
+    else:
+        text_of = tables.grouped_text if output.is_terminal(sys.stdout) else tables.rows_text
+        output.out(text_of(rows, output.screen_of(sys.stdout, options)))
+    output.warn(options, damage)
+    if not options.json:
+        if any(row.newest is not None and row.newest.executor == "lost" for row in rows):
+            output.note("take up what has lost its executor with: agentrun recover")
+        if is_more:
+            output.note(f"the first {wanted.limit}; there are more: --limit N")
+        elif not rows and output.is_terminal(sys.stderr):
+            output.note(f"nothing to list in {place.tree.root}")
+    return exits.OK
 
-    def leave(self) -> None:
-        """Everything is printed."""
 
-
-def watch(options: Options, read: Callable[[], list[SessionRow]]) -> NoReturn:
-    """Watches the list that `read` returns until Ctrl-C, or until nobody reads it."""
-    screen = output.screen_of(sys.stdout, options)
-    shown = _Picture(options) if screen.interactive and not options.json else _Lines(options)
-    lookout = Lookout(options.place().tree, read)
-    try:
-        while not output.is_left(1):
-            shown.tell(lookout.look())
-            lookout.wait()
-        raise ReaderGone
-    except KeyboardInterrupt:
-        shown.leave()
-        raise
-    finally:
-        lookout.close()
+def _listed(place: Place, wanted: Wanted) -> tuple[list[SessionRow], list[str], bool]:
+    """The sessions, what is damaged among them, and whether there are more."""
+    damage: list[AgentrunError] = []
+    found = listing.rows(
+        place.tree,
+        text=wanted.text,
+        status=wanted.status,
+        agent=wanted.agent,
+        archived=wanted.archived,
+        on_damage=damage,
+    )
+    rows = list(islice(found, wanted.limit))
+    is_more = next(found, None) is not None
+    return rows, [str(error) for error in damage], is_more

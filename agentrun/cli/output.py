@@ -9,12 +9,14 @@ import sys
 
 from agentrun.cli.options import Options, is_dumb, wants_colour
 from agentrun.errors import StorageFailed
-from agentrun.render.safe import shown_line
-from agentrun.render.theme import Screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import TextIO
+
+    from agentrun.records.codec import Doc
+    from agentrun.render.theme import Screen
 
 # The columns of lists where nothing says how wide they may be.
 PLAIN_WIDTH = 100
@@ -26,7 +28,11 @@ class ReaderGone(Exception):
 
 def out(text: str) -> None:
     """Prints data. Raises ReaderGone, or StorageFailed if standard output cannot be written."""
-    out_bytes(text.encode("utf-8", "surrogateescape" if _is_escaped(text) else "replace"))
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogateescape" if _is_escaped(text) else "replace")
+    out_bytes(data)
 
 
 def out_bytes(data: bytes) -> None:
@@ -79,13 +85,29 @@ def note(text: str, *hints: str) -> None:
 
     File names, ids and words of the record may stand in it as they are: here they are made safe for a terminal.
     """
+    from agentrun.render.safe import shown_line
+
     unicode = screen_of(sys.stderr, Options()).unicode
     first, *others = (shown_line(each, unicode=unicode) for each in (text, *hints))
     say("".join([f"agentrun: {first}\n", *(f"  {each}\n" for each in others)]))
 
 
+def warn(options: Options, said: Iterable[str]) -> None:
+    """Says of each of these texts that it is about something damaged, on standard error."""
+    for each in said:
+        if options.json:
+            from agentrun.render.json import json_line
+
+            warning: Doc = {"warning": {"code": "damaged", "message": each}}
+            say(json_line(warning).decode("utf-8"))
+        else:
+            note(each)
+
+
 def screen_of(stream: TextIO | None, options: Options) -> Screen:
     """What the stream can show. A stream that is closed can show nothing."""
+    from agentrun.render.theme import Screen
+
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     width = size_of(stream)[0] if stream is not None and is_terminal(stream) else PLAIN_WIDTH
     return Screen(

@@ -22,13 +22,13 @@ def run(argv: list[str]) -> int | None:
 
             return showing.show(Options(), name, showing.Look(messages=bool(look), tail=tail or None))
         case ["ls"]:
-            from agentrun.cli import showing
+            from agentrun.cli import listing
 
-            return showing.ls(Options(), showing.Wanted(), is_watched=False)
+            return listing.ls(Options(), listing.Wanted(), is_watched=False)
         case ["new", title] if _is_word(title):
-            from agentrun.cli import sending
+            from agentrun.cli import making
 
-            return sending.new(Options(), title, session_id=None, agent=None, text=None)
+            return making.new(Options(), title, session_id=None, agent=None, text=None)
         case ["send", name, text, "--detach"] if _is_word(name) and _is_word(text):
             from agentrun.cli import sending
 

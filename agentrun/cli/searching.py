@@ -7,7 +7,6 @@ import sys
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import Options
-from agentrun.cli.showing import warn
 from agentrun.commands.names import find_session
 from agentrun.commands.searching import search as found_in
 from agentrun.records.views import Hit
@@ -23,7 +22,7 @@ def search(options: Options, text: str, session: str | None, limit: int | None) 
     count = 0
     for entry in found_in(tree, text, only):
         if not isinstance(entry, Hit):
-            warn(options, [str(entry)])
+            output.warn(options, [str(entry)])
             continue
         output.out_bytes(json_line(entry.to_doc()) if options.json else hit_text(entry, screen).encode("utf-8"))
         count += 1

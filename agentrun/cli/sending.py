@@ -1,15 +1,14 @@
-"""`new`, `send`, `steer`, `approve` and `deny`: say something, and see it executed."""
+"""`send`, `steer`, `approve` and `deny`: say something, and see it executed."""
 
 from __future__ import annotations
 
-import os
 import sys
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.family import announced_parent
 from agentrun.cli.options import Options
-from agentrun.commands import control, sessions
+from agentrun.commands import control
 from agentrun.commands.attaching import read_files
 from agentrun.commands.execution import make_order
 from agentrun.commands.inputs import MODES, IfBusy
@@ -44,21 +43,6 @@ class Asked(NamedTuple):
     timeout: str | None = None
     detach: bool = False
     files: tuple[str, ...] = ()
-
-
-def new(options: Options, title: str, *, session_id: str | None, agent: str | None, text: str | None) -> int:
-    """Makes a session, prints its id, and sends it a first prompt if there is one."""
-    if text is not None:
-        read_text(Words([text], []), "send")  # a session must not be left behind by a text that cannot be sent
-    place = options.place()
-    if agent is not None:
-        make_order(place, agent, None)  # says now, and not at the first prompt, that there is no such agent
-    session = sessions.new(place.tree, title=title, session_id=session_id, agent=agent, working_directory=_here())
-    if options.json:
-        output.out_bytes(json_line({"session": session.to_doc()}))
-    else:
-        output.out(f"{session.session_id}\n")
-    return OK if text is None else send(options, session.session_id, Words([text], []), Asked())
 
 
 def send(options: Options, session: str, words: Words, asked: Asked) -> int:
@@ -124,14 +108,6 @@ def settle(options: Options, session: str, operation: str | None, *, approved: b
     control.drive_on(place, acceptance)
     _print_accepted(options, acceptance.accepted)
     return OK
-
-
-def _here() -> str | None:
-    """The working directory, for agents that run in it; None if it has been removed."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return None
 
 
 def read_text(words: Words, command: str) -> str:

@@ -1,27 +1,23 @@
-"""`show` and `ls`: look at sessions and runs."""
+"""`show`: look at a session or a run."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from itertools import islice
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
-from agentrun.cli.defaults import LISTED
 from agentrun.cli.options import Options
 from agentrun.commands import show as showing
 from agentrun.commands.names import Target, find
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError, NotFound, UsageError
 from agentrun.named import NamedTuple
-from agentrun.records.codec import Doc
-from agentrun.records.event import Event
 from agentrun.records.message import Message
-from agentrun.records.views import SessionRow
 from agentrun.render import plain
-from agentrun.render.json import json_line, row_doc, run_doc, session_doc
-from agentrun.states import RunStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.event import Event
 
 
 class Look(NamedTuple):
@@ -127,62 +123,6 @@ def follow(options: Options, name: str, look: Look) -> int:
     return watch(options, named, audience_for(options, patient=True), with_report=True, since=look.since or 0)
 
 
-class Wanted(NamedTuple):
-    """Which sessions `ls` lists."""
-
-    text: str = ""
-    status: RunStatus | None = None
-    agent: str | None = None
-    archived: bool = False
-    limit: int = LISTED
-
-
-def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:
-    """Lists sessions, newest change first; a list that `is_watched` is told again when it changes."""
-    place = options.place()
-    rows, damage, is_more = _listed(place, wanted)
-    if is_watched:
-        from agentrun.cli.listing import watch
-
-        warn(options, damage)
-        return watch(options, lambda: _listed(place, wanted)[0])
-    if options.json:
-        for row in rows:
-            output.out_bytes(json_line(row_doc(row)))
-    else:
-        from agentrun.render import tables
-
-        text_of = tables.grouped_text if output.is_terminal(sys.stdout) else tables.rows_text
-        output.out(text_of(rows, output.screen_of(sys.stdout, options)))
-    warn(options, damage)
-    if not options.json:
-        if any(row.newest is not None and row.newest.executor == "lost" for row in rows):
-            output.note("take up what has lost its executor with: agentrun recover")
-        if is_more:
-            output.note(f"the first {wanted.limit}; there are more: --limit N")
-        elif not rows and output.is_terminal(sys.stderr):
-            output.note(f"nothing to list in {place.tree.root}")
-    return exits.OK
-
-
-def _listed(place: Place, wanted: Wanted) -> tuple[list[SessionRow], list[str], bool]:
-    """The sessions, what is damaged among them, and whether there are more."""
-    damage: list[AgentrunError] = []
-    from agentrun.commands import listing
-
-    found = listing.rows(
-        place.tree,
-        text=wanted.text,
-        status=wanted.status,
-        agent=wanted.agent,
-        archived=wanted.archived,
-        on_damage=damage,
-    )
-    rows = list(islice(found, wanted.limit))
-    is_more = next(found, None) is not None
-    return rows, [str(error) for error in damage], is_more
-
-
 def _show_picture(options: Options, place: Place, target: Target, look: Look) -> None:
     from agentrun.cli import picturing
 
@@ -191,7 +131,7 @@ def _show_picture(options: Options, place: Place, target: Target, look: Look) ->
         picturing.html(options, place, target, look.html, damage, overwrite=look.overwrite)
     else:
         picturing.timeline(options, place, target, look.tail, damage)
-    warn(options, damage)
+    output.warn(options, damage)
 
 
 def _show_session(options: Options, target: Target, look: Look) -> None:
@@ -203,10 +143,12 @@ def _show_session(options: Options, target: Target, look: Look) -> None:
     unreadable: list[AgentrunError] = []
     view = showing.session_view(target.session, unreadable, look.tail or showing.NEWEST)
     if options.json:
+        from agentrun.render.json import json_line, session_doc
+
         output.out_bytes(json_line(session_doc(view)))
     else:
         output.out(plain.session_text(view, output.screen_of(sys.stdout, options)))
-    warn(options, [*map(str, unreadable), *map(str, showing.damage(target.session))])
+    output.warn(options, [*map(str, unreadable), *map(str, showing.damage(target.session))])
 
 
 def _show_run(options: Options, target: Target, look: Look) -> None:
@@ -220,11 +162,13 @@ def _show_run(options: Options, target: Target, look: Look) -> None:
         place = options.place()
         detail = as_children_tell(place, detail)._replace(children=child_views(place, detail.view.run))
     if options.json:
+        from agentrun.render.json import json_line, run_doc
+
         events = list(showing.operations(run_dir, look.since, tail))
         output.out_bytes(json_line(run_doc(detail, events)))
     else:
         output.out(plain.run_text(detail, output.screen_of(sys.stdout, options)))
-    warn(options, map(str, showing.damage(target.session, run_dir)))
+    output.warn(options, map(str, showing.damage(target.session, run_dir)))
 
 
 def _show_messages(options: Options, target: Target, look: Look) -> None:
@@ -233,7 +177,7 @@ def _show_messages(options: Options, target: Target, look: Look) -> None:
     for message in showing.messages(target.session, look.since, look.tail):
         named = message._replace(run_id=document.run_of(message))
         _print(options, message, look, lambda each=named: plain.message_text(each, screen))
-    warn(options, map(str, showing.damage(target.session)))
+    output.warn(options, map(str, showing.damage(target.session)))
 
 
 def _show_operations(options: Options, target: Target, look: Look) -> None:
@@ -241,7 +185,7 @@ def _show_operations(options: Options, target: Target, look: Look) -> None:
     screen = output.screen_of(sys.stdout, options)
     for event in showing.operations(run_dir, look.since, look.tail):
         _print(options, event, look, lambda each=event: plain.event_text(each, screen))
-    warn(options, map(str, showing.damage(target.session, run_dir)))
+    output.warn(options, map(str, showing.damage(target.session, run_dir)))
 
 
 def _show_report(options: Options, target: Target, look: Look) -> None:
@@ -256,6 +200,8 @@ def _show_report(options: Options, target: Target, look: Look) -> None:
             run_id=run.run_id,
         )
     if options.json:
+        from agentrun.render.json import json_line
+
         output.out_bytes(json_line({"sessionId": run_dir.session_id, "runId": run_dir.run_id, "report": report}))
     elif look.raw or not output.is_terminal(sys.stdout):
         output.out(report if report.endswith("\n") else f"{report}\n")
@@ -263,17 +209,10 @@ def _show_report(options: Options, target: Target, look: Look) -> None:
         output.out(plain.report_text(report, output.screen_of(sys.stdout, options)))
 
 
-def warn(options: Options, said: Iterable[str]) -> None:
-    for each in said:
-        if options.json:
-            warning: Doc = {"warning": {"code": "damaged", "message": each}}
-            output.say(json_line(warning).decode("utf-8"))
-        else:
-            output.note(each)
-
-
 def _print(options: Options, record: Message | Event, look: Look, text: object) -> None:
     if options.json:
+        from agentrun.render.json import json_line
+
         output.out_bytes(json_line(record.to_doc()))
     elif look.raw and isinstance(record, Message):
         output.out(f"{record.text}\n")

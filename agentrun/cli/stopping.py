@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
@@ -22,6 +21,10 @@ from agentrun.records.views import RunView
 from agentrun.render.json import json_line
 from agentrun.render.plain import attention_text, operation_text, standing_text
 from agentrun.states import RunStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Asked(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
 
 from agentrun.errors import UsageError
 from agentrun.named import NamedTuple
@@ -12,6 +11,10 @@ from agentrun.records.attachment import Attachment, is_file_name
 from agentrun.store.attachments import keep_attachment
 from agentrun.store.tree import Tree
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Of one prompt, all files together: they are kept twice, and copied while the session's lock is held.
 MOST_BYTES = 64 * 1024 * 1024

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-
 from agentrun.commands.attaching import AttachedFile
 from agentrun.commands.doubt import maybe_stored
 from agentrun.commands.execution import check_executable, start_detached, start_next
@@ -28,6 +25,10 @@ from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "MODES",
@@ -128,18 +129,22 @@ def _name(target: Target) -> str:
     return "/".join(part for part in (target.session.session_id, target.run_id) if part)
 
 
-@contextmanager
-def _then_start_next(place: Place, session: SessionDir) -> Iterator[None]:
+class _then_start_next:
     """Starts the run that has the slot afterwards; also when the command was refused, since it may have freed it.
 
     Not after any other error: a run that was to be cancelled, and could not be for want of room, is not begun instead.
     """
-    try:
-        yield
-    except Conflict:
-        start_next(place, session)
-        raise
-    start_next(place, session)
+
+    def __init__(self, place: Place, session: SessionDir) -> None:
+        self._place = place
+        self._session = session
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, Conflict):
+            start_next(self._place, self._session)
 
 
 def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunView:
@@ -175,6 +180,8 @@ def _say(place: Place, target: Target, saying: Saying, hand: InHand) -> Accepted
         # The last in this hold: from here on it is wound down, whatever happens.
         interrupted = _take_over_interrupted(writer, message)
     if interrupted is not None:
+        from contextlib import suppress
+
         with suppress(Conflict):  # something of it cannot be ended: it stays cancelling, and the prompt waits behind it
             wind_down_lost(place, target.session, *interrupted)
     return _accepted(target.session, run, message)

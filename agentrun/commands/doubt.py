@@ -1,39 +1,54 @@
-"""What is said when the disk refused half way: what was asked may be stored all the same, what was recorded is kept."""
+"""What is said when the disk refused half way: what was asked may be stored all the same, what was recorded is kept.
+
+The contexts are no generators: what `contextlib` loads costs a quick command more than what it does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from agentrun.errors import AgentrunError, StorageFailed
-from agentrun.store.runs import RunDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.store.runs import RunDir
 
 
-@contextmanager
-def maybe_stored(name: str, again: str) -> Iterator[None]:
+class maybe_stored:
     """Says of a refusal by the disk in the block that nobody knows whether it was stored, and where to look: `name`.
 
     A record may be whole on a disk that had no room for the next one, or did not say whether it lasts. `again` is how
     to ask for the same once more without doing it twice.
     """
-    try:
-        yield
-    except StorageFailed as error:
-        hint = f"it may be stored or not: look with: agentrun show {name}\nsee to that, then {again}"
-        raise StorageFailed(error.message, hint=hint, session_id=error.session_id, run_id=error.run_id) from error
+
+    def __init__(self, name: str, again: str) -> None:
+        self._name = name
+        self._again = again
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, StorageFailed):
+            hint = f"it may be stored or not: look with: agentrun show {self._name}\nsee to that, then {self._again}"
+            raise StorageFailed(error.message, hint=hint, session_id=error.session_id, run_id=error.run_id) from error
 
 
-@contextmanager
-def kept_of(run_dir: RunDir) -> Iterator[None]:
+class kept_of:
     """Says of a refusal by the disk, while a run is executed in the block, what is kept and how the run goes on."""
-    try:
-        yield
-    except StorageFailed as error:
-        name = run_dir.name
+
+    def __init__(self, run_dir: RunDir) -> None:
+        self._run_dir = run_dir
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, StorageFailed):
+            return
+        name = self._run_dir.name
         try:
-            is_over = run_dir.load().is_over
+            is_over = self._run_dir.load().is_over
         except AgentrunError:
-            raise error from None  # it was removed, or cannot be read: nothing that could be said of it is certain
+            return  # it was removed, or cannot be read: nothing that could be said of it is certain
         message = f"{name} is not executed any more: {error.message}"
         hint = (
             f"what it recorded is kept; {_remedy(error)}, then take it up with: agentrun resume {name}\n"
@@ -42,7 +57,8 @@ def kept_of(run_dir: RunDir) -> Iterator[None]:
         if is_over:
             message = f"{name} has ended, and that could not be completed: {error.message}"
             hint = f"it is stored how it ended; {_remedy(error)}, then see: agentrun show {name}"
-        raise StorageFailed(message, hint=hint, session_id=run_dir.session_id, run_id=run_dir.run_id) from error
+        run = self._run_dir
+        raise StorageFailed(message, hint=hint, session_id=run.session_id, run_id=run.run_id) from error
 
 
 # What helps, by what the system calls the trouble.

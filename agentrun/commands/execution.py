@@ -6,7 +6,6 @@ This is the only place that starts another agentrun.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 
 from agentrun.commands.doubt import kept_of
 from agentrun.commands.leftovers import (
@@ -31,6 +30,8 @@ from agentrun.store.sessions import SessionDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from agentrun.adapters.surroundings import Surroundings
     from agentrun.agent.outside import Outside
     from agentrun.agent.protocols import Agent

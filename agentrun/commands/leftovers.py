@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from agentrun.commands.place import Place
 from agentrun.store.runs import RunDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentrun.config import Patience
 
 # Seconds from SIGTERM to SIGKILL for processes that a tool left behind: the tool itself has had its own grace.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from agentrun.errors import AgentrunError
 from agentrun.records.session import Session
 from agentrun.records.views import SessionRow
 from agentrun.states import RunStatus
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def rows(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 
 from agentrun.named import NamedTuple
 from agentrun.store.identity import account_name
 from agentrun.store.layout import ACCOUNTS
 from agentrun.store.tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CONFIG_NAME = "agentrun.toml"
 # A machine whose administrator provides one root for all users has it here.

@@ -1,4 +1,4 @@
-"""Making, naming, putting away, copying and removing sessions."""
+"""Naming, putting away, copying and removing sessions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ from agentrun.store.redo import writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
 from agentrun.store.writer import Writer
-
-
-def new(tree: Tree, *, title: str, session_id: str | None, agent: str | None, working_directory: str | None) -> Session:
-    """Makes a session. Raises NameTaken, Denied, StorageFailed."""
-    made = tree.create_session(title=title, session_id=session_id, agent=agent, working_directory=working_directory)
-    return made.read()
 
 
 def rename(session: SessionDir, title: str, expect_revision: int | None = None) -> Session:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator
 
 from agentrun import ids
 from agentrun.commands.names import Target
@@ -16,13 +14,13 @@ from agentrun.records.operation import OF_OPERATIONS, operation_of
 from agentrun.records.views import RunDetail, RunView, SessionView, input_states
 from agentrun.states import RunStatus
 from agentrun.store.layout import DRAFT
-from agentrun.store.locks import is_executor_alive
 from agentrun.store.log import Damage
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TypeVar
 
     from agentrun.records.timeline import RunRecord
@@ -134,6 +132,8 @@ class Standstill:
         if not (view.run.is_over or view.status is RunStatus.WAITING_INPUT or view.executor == "lost"):
             return False
         snapshot = self.run_dir.snapshot()
+        from agentrun.store.locks import is_executor_alive
+
         is_published = snapshot is not None and snapshot.status is view.run.status
         return is_published or not is_executor_alive(self.run_dir.directory)
 
@@ -267,4 +267,8 @@ class Follower:
 
 
 def _last(records: Iterator[T], count: int | None) -> Iterator[T]:
-    return iter(deque(records, maxlen=count)) if count is not None else records
+    if count is None:
+        return records
+    from collections import deque  # here: only some looks need it
+
+    return iter(deque(records, maxlen=count))

@@ -6,11 +6,9 @@ what only looks is made again as far as its retries allow; what never started is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
-
 from agentrun.lifecycle.settlement import Finding, record_finding
 from agentrun.lifecycle.winding_down import LOST
+from agentrun.named import StrEnum
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
 from agentrun.records.operation import MODEL, WRITE, Operation
@@ -18,6 +16,10 @@ from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 E, O = EventType, OperationStatus  # noqa: E741 - short, as in `states`
 

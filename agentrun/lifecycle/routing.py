@@ -5,9 +5,8 @@ The model never decides this, and nothing is ever turned silently into something
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from agentrun.errors import Conflict, ImpossibleMode, SlotTaken
+from agentrun.named import StrEnum
 from agentrun.records.message import ANSWER, COMPACT, FOLLOW_UP, PROMPT, STEER
 from agentrun.records.views import RunView
 from agentrun.states import OPEN, OperationStatus, RunStatus

@@ -6,7 +6,6 @@ The executor does this after its agent has let go of everything, and so does who
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from agentrun.records.lease import Lease
 from agentrun.records.operation import WRITE, Operation
@@ -19,6 +18,10 @@ from agentrun.store.liveness import take_to_drive
 from agentrun.store.locks import has_liveness
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 E = EventType
 LOST = "executor lost"

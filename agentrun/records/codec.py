@@ -5,13 +5,12 @@ The standard library's parser is used, because loading it is what every quick co
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from agentrun.errors import Denied, UsageError
 from agentrun.records import jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # The name of a type in quotes, as in the records: nothing at run time needs `typing`, which is slow to load.

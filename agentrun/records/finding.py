@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from agentrun.named import NamedTuple
+from agentrun.named import NamedTuple, StrEnum
 from agentrun.records.codec import Doc
 
 

@@ -8,10 +8,9 @@ what it needs from `json`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 _INFINITE = (float("inf"), float("-inf"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.states import OPEN_OPERATION, OPERATION_TRANSITIONS, EventType, OperationStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 E = EventType
 O = OperationStatus  # noqa: E741 - short, as in `states`

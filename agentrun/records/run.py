@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from agentrun.errors import TransitionRefused
 from agentrun.named import NamedTuple
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
@@ -11,6 +9,10 @@ from agentrun.records.event import Event
 from agentrun.records.operation import Operation, operation_of
 from agentrun.records.usage import NO_USAGE, after_executing, after_operation
 from agentrun.states import ENDING_OF_INTENT, INITIAL, TERMINAL, EventType, RunStatus, next_status, status_needed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 E = EventType
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import StrEnum
-
-from agentrun.named import NamedTuple
+from agentrun.named import NamedTuple, StrEnum
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import Message
@@ -16,6 +13,7 @@ from agentrun.states import WINDING_DOWN_WORDS, EventType, RunStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Literal
 
     LateBecause = Literal["suspended", "kept_waiting", "no_room", "silent", "elsewhere"]

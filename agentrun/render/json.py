@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from agentrun.errors import AgentrunError, Ambiguous, CorruptRecord
 from agentrun.records.codec import Doc, encode_line
 from agentrun.records.event import Event
@@ -12,6 +10,8 @@ from agentrun.render.safe import escaped_in_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agentrun.records.timeline import RunRecord
 
 

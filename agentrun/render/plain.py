@@ -6,7 +6,6 @@ Every function returns complete lines, newline included, and everything in them 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 from agentrun.errors import AgentrunError, Ambiguous
 from agentrun.records.event import Event
@@ -19,6 +18,10 @@ from agentrun.render.safe import excerpt, padded, shown, shown_line
 from agentrun.render.theme import Screen, Span, Style, line, run_status, say
 from agentrun.render.times import age, between, duration, moment
 from agentrun.render.transcript import attached_lines, block, conversation, counted, run_head, usage_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "about_text",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from agentrun.named import NamedTuple
 from agentrun.records.views import Group, SessionRow
 from agentrun.render.safe import excerpt, padded
 from agentrun.render.theme import Screen, Span, Style, line, run_status, say
 from agentrun.render.times import age, moment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # A title of fewer columns says nothing: the row then takes two lines.
 _LEAST_TITLE = 12

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import StrEnum
-
-from agentrun.named import NamedTuple
+from agentrun.named import NamedTuple, StrEnum
 from agentrun.records.views import RunView
 from agentrun.render.safe import columns_of, cut, shown_line
 from agentrun.states import OperationStatus, RunStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Screen(NamedTuple):

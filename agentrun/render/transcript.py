@@ -5,8 +5,6 @@ Each function returns lines without newlines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from agentrun.records.codec import Doc, encode_line
 from agentrun.records.message import ANSWER, ENDED, REPORT, Message
 from agentrun.records.message import QUESTION as QUESTION_MODE
@@ -30,6 +28,10 @@ from agentrun.render.theme import (
 )
 from agentrun.render.times import between, duration, moment
 from agentrun.states import OperationStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _INDENT = "  "
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from agentrun import clock, ids
 from agentrun.records.codec import Doc, encode_line
 from agentrun.store.disk import Directory, speaking_of, write_all
 from agentrun.store.layout import ACTIVITY
 from agentrun.store.log import Log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Activity:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 from agentrun.errors import NameTaken, StorageFailed
 from agentrun.records.codec import encode_document
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.disk import Directory
-from agentrun.store.removal import remove_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def build_session(sessions: Directory, session: Session, lines: Iterable[bytes] = ()) -> None:
@@ -20,10 +22,14 @@ def build_session(sessions: Directory, session: Session, lines: Iterable[bytes] 
         _fill(sessions.open(unfinished), session, lines)
         moved = sessions.move(unfinished, session.session_id)
     except BaseException:
+        from agentrun.store.removal import remove_tree
+
         # What did not get in whole is of no use to anyone, and a full disk wants its room back.
         remove_tree(sessions, unfinished)
         raise
     if not moved:
+        from agentrun.store.removal import remove_tree
+
         remove_tree(sessions, unfinished)
         raise name_taken(session.session_id)
     sessions.sync()

@@ -8,7 +8,6 @@ that damage is named by its offset and hides no other line.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from itertools import accumulate, islice
 
 from agentrun.records.codec import Doc
@@ -16,6 +15,7 @@ from agentrun.store.log import Damage, Log, Torn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any, TypeVar
 
     T = TypeVar("T")

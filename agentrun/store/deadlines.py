@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from agentrun import clock
-from agentrun.records.lease import Lease, Owner
 from agentrun.records.run import Run
 from agentrun.store.identity import boot_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.lease import Lease, Owner
 
 # Seconds by which a stored lease may seem longer than it was taken for: its fields are rounded to milliseconds.
 _ROUNDING = 1.0
@@ -13,6 +16,8 @@ _ROUNDING = 1.0
 
 def new_lease(generation: int, owner: Owner, seconds: float, executing_ms: int = 0) -> Lease:
     """A lease of `owner` that runs for `seconds` from now; its run has been executing for `executing_ms`."""
+    from agentrun.records.lease import Lease
+
     now = clock.wall_seconds()
     ends = clock.boot_seconds() + seconds
     return Lease(generation, owner, clock.timestamp(now), clock.timestamp(now + seconds), ends, executing_ms)

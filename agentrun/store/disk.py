@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
 
 from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
 from agentrun.store.in_the_way import in_words
@@ -18,6 +17,7 @@ from agentrun.store.layout import UNFINISHED_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, BinaryIO
 
 _COMMON = os.O_CLOEXEC | os.O_NOFOLLOW

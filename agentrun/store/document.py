@@ -6,14 +6,16 @@ which revision it had shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from agentrun import clock
 from agentrun.errors import SeqDiffers
 from agentrun.records.codec import encode_document
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def change_session(

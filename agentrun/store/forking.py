@@ -6,8 +6,6 @@ which session's. They are history there - nothing in them waits to be delivered,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from agentrun import clock
 from agentrun.errors import CorruptRecord
 from agentrun.records.codec import Doc, encode_line
@@ -15,6 +13,10 @@ from agentrun.records.message import Message
 from agentrun.records.session import Session
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def settled_seq(writer: Writer) -> int:

@@ -7,8 +7,11 @@ import pwd
 
 from agentrun.errors import Denied
 from agentrun.ids import checked_id
-from agentrun.records.codec import Doc
-from agentrun.records.lease import Owner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.codec import Doc
+    from agentrun.records.lease import Owner
 
 
 def account_name() -> str:
@@ -30,6 +33,8 @@ def user_name(uid: int) -> str:
 
 def this_process() -> Owner:
     """The owner to record for what this process does."""
+    from agentrun.records.lease import Owner  # here: whoever only looks is named by nobody
+
     pid = os.getpid()
     return Owner(account_name(), os.uname().nodename, pid, start_time(pid), boot_id(), pid_namespace())
 

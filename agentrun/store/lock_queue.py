@@ -10,7 +10,10 @@ from __future__ import annotations
 import _thread  # `threading` costs 3 ms at every start
 import fcntl
 import os
-from collections.abc import Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Seconds after which a thread that nobody needed ends.
 _IDLE = 1.0

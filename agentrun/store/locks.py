@@ -11,13 +11,13 @@ import fcntl
 import os
 import time
 from _weakref import ReferenceType, ref  # as `threading`
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 
 from agentrun.errors import AgentrunError
 from agentrun.store.disk import Directory, speaking_of, translated
-from agentrun.store.lock_queue import wait_for_lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # A prober of the executor's lock holds it for an instant; whoever claims a run waits that long for it.
 CLAIM_PATIENCE = 1.0
@@ -126,6 +126,8 @@ class session_lock:
         self._let_go()
 
     def _wait(self) -> None:
+        from agentrun.store.lock_queue import wait_for_lock  # here: hardly anybody has to wait
+
         self._has_waited = True
         place = self._place
         # Whoever gives up waiting leaves the descriptor to the one that waits for the kernel.
@@ -162,7 +164,7 @@ def _place_of(directory: Directory) -> _Place:
         place = known() if known is not None else None
         if place is None:
             place = _Place(key)
-            _places[key] = ref(place, partial(_forget, key))
+            _places[key] = ref(place, lambda gone: _forget(key, gone))
     directory.lock_place = place
     return place
 
@@ -243,23 +245,31 @@ def has_liveness(directory: Directory, fd: int) -> bool:
         return _lock_now(fd)
 
 
-@contextmanager
-def directory_lock(directory: Directory) -> Iterator[bool]:
+class directory_lock:
     """Holds the lock of a directory that many sessions share, for an instant; False if it cannot be had in time.
 
     Its holder may be frozen, and must not freeze everybody else.
     """
-    fd = _open_again(directory)
-    patience = time.monotonic() + SHARED_PATIENCE
-    try:
-        with speaking_of(directory.path):
-            is_locked = _lock_now(fd)
-            while not is_locked and time.monotonic() < patience:
-                time.sleep(_RETRY)
-                is_locked = _lock_now(fd)
-        yield is_locked
-    finally:
-        os.close(fd)
+
+    __slots__ = ("_directory", "_fd")
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> bool:
+        self._fd = _open_again(self._directory)
+        patience = time.monotonic() + SHARED_PATIENCE
+        try:
+            with speaking_of(self._directory.path):
+                while not (is_locked := _lock_now(self._fd)) and time.monotonic() < patience:
+                    time.sleep(_RETRY)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        return is_locked
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
 
 
 def is_executor_alive(directory: Directory) -> bool:

@@ -8,7 +8,6 @@ its offset and the reading goes on. Appending and reading from the end cost the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from itertools import count
 
 from agentrun.errors import CorruptRecord, StorageFailed
@@ -20,6 +19,7 @@ from agentrun.store.numbers import is_overwritten, last_begun, seq_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import TypeVar
 
     T = TypeVar("T")

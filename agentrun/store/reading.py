@@ -1,33 +1,28 @@
 """Reading one run on disk: its events, the snapshot folded from them, who executes it, what it produced.
 
-Takes no lock and writes nothing; `store.runs` adds what writes.
+Takes no lock and writes nothing; `store.runs` adds what writes. Most runs are over and whole: what only others need is
+loaded when one is met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound
-from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc, decode
 from agentrun.records.event import Event
-from agentrun.records.lease import Lease
 from agentrun.records.message import Message
 from agentrun.records.run import Run, accepted_run, fold_run
 from agentrun.records.views import RunView
 from agentrun.states import TERMINAL, EventType, OperationStatus, RunStatus
 from agentrun.store import layout
-from agentrun.store.blobs import read_blob
-from agentrun.store.bulk import entries, lasting_records, records
-from agentrun.store.deadlines import is_expired, is_overdue
 from agentrun.store.disk import Directory
-from agentrun.store.identity import is_gone
-from agentrun.store.locks import is_executor_alive
 from agentrun.store.log import Damage, Log, Torn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentrun.records.lease import Lease
     from agentrun.records.views import Executor, Late
 
 E = EventType
@@ -101,6 +96,8 @@ class RunReader:
                 return snapshot.fold(reversed(later))
             later.append(event)
             if len(later) == _FEW:
+                from agentrun.store.bulk import records
+
                 # None of them is kept: it may be ten thousand, with what each of them returned.
                 start = self.events.offset_of(snapshot.applied_seq + 1)
                 return snapshot.fold(records(self.events, self.event, self._many, start))
@@ -124,14 +121,20 @@ class RunReader:
 
     def all_events(self) -> Iterator[Event]:
         """The run's events, oldest first."""
+        from agentrun.store.bulk import records
+
         return records(self.events, self.event, self._many)
 
     def lasting_events(self) -> Iterator[Event]:
         """The same, but only what lasts through a power cut: for what is told to somebody."""
+        from agentrun.store.bulk import lasting_records
+
         return lasting_records(self.events, self.event, self._many)
 
     def every_entry(self) -> Iterator[tuple[int, Event | Damage | Torn]]:
         """Everything that stands in the run's log, each with the offset behind it."""
+        from agentrun.store.bulk import entries
+
         return entries(self.events, self.event, self._many)
 
     def _many(self, lines: bytes) -> list[Event] | None:
@@ -158,7 +161,7 @@ class RunReader:
         if executor == "lost" and status is not RunStatus.CANCELLING:
             status = RunStatus.RECONCILING
             run = run._replace(unread_events=self.unread(run))
-        overdue = self.is_used_up(run) if executor == "lost" else is_overdue(run)
+        overdue = self.is_used_up(run) if executor == "lost" else _is_overdue(run)
         if status is not RunStatus.QUEUED:
             late = self._lateness(run) if executor == "frozen" else None
             return RunView(run, status, executor, self.stop_is_asked(run), overdue, late=late)
@@ -188,6 +191,8 @@ class RunReader:
         if run.is_over:
             return "none"
         if self.is_driven(run):
+            from agentrun.store.deadlines import is_expired
+
             lease = self.lease_of(run)
             return "frozen" if lease is not None and is_expired(lease) else "alive"
         busy = any(operation.status is OperationStatus.RUNNING for operation in run.open_operations)
@@ -204,9 +209,13 @@ class RunReader:
 
     def is_driven(self, run: Run) -> bool:
         """Whether some executor has the run: by its lock; where one that was fenced out keeps that, by its lease."""
+        from agentrun.store.locks import is_executor_alive
+
         return is_executor_alive(self.directory) and (run.fenced is None or self._is_had_by_lease(run))
 
     def _is_had_by_lease(self, run: Run) -> bool:
+        from agentrun.store.identity import is_gone
+
         lease = self.lease_of(run)
         # A lease that was given back waits for whoever was started to take it; who gave it back may have gone.
         return lease is not None and (run.lease_owner is None or not is_gone(lease.owner))
@@ -238,6 +247,8 @@ class RunReader:
     def lease(self) -> Lease | None:
         """What `lease.json` says; None if it is missing or unreadable."""
         data = self.directory.read(layout.LEASE)
+        from agentrun.records.lease import Lease
+
         try:
             return Lease.from_doc(decode(data)) if data else None
         except ValueError:
@@ -266,6 +277,8 @@ class RunReader:
 
     def blob(self, sha256: str) -> bytes | None:
         """The bytes kept under `sha256`, if they are there and are those."""
+        from agentrun.store.blobs import read_blob
+
         return read_blob(self.directory, layout.BLOBS, sha256)
 
     def _fold_all(self) -> Run:
@@ -273,6 +286,8 @@ class RunReader:
         if first is None or first.type != E.RUN_ACCEPTED:
             prompt = self._prompt()
             if prompt is not None:
+                from agentrun.records.acceptance import first_event
+
                 # The message has accepted it. The event that follows from that is missing, and appended by the next
                 # writer, or damaged.
                 begun = accepted_run(first_event(self.account, prompt))
@@ -284,3 +299,11 @@ class RunReader:
         except ValueError as error:
             path = self.directory.at(layout.OPERATIONS)
             raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error
+
+
+def _is_overdue(run: Run) -> bool:
+    if run.is_over:
+        return False
+    from agentrun.store.deadlines import is_overdue
+
+    return is_overdue(run)

@@ -7,9 +7,6 @@ here, the same, before anything is built on it. Every step looks before it write
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc
 from agentrun.records.message import ANSWER, QUESTION, Message
@@ -22,24 +19,31 @@ from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
 
-@contextmanager
-def writing(session: SessionDir) -> Iterator[Writer]:
+class writing:
     """Holds the session's lock, with everything redone. Raises Denied for a session of a newer format."""
-    writer = Writer(session)
-    with _paying(writer), session.locked():
-        session.check_writable()
-        redo(writer)
-        yield writer
 
+    # Neither is a generator: what `contextlib` loads costs every writer more than the writing.
+    __slots__ = ("_lock", "_session", "_writer")
 
-@contextmanager
-def _paying(writer: Writer) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        writer.pay(error)
-        raise
-    writer.pay(None)
+    def __init__(self, session: SessionDir) -> None:
+        self._session = session
+        self._lock = session.locked()
+        self._writer = Writer(session)
+
+    def __enter__(self) -> Writer:
+        self._lock.__enter__()
+        try:
+            self._session.check_writable()
+            redo(self._writer)
+        except BaseException as error:
+            self._lock.__exit__()
+            self._writer.pay(error)
+            raise
+        return self._writer
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._lock.__exit__()
+        self._writer.pay(error)
 
 
 class recording:

@@ -2,30 +2,30 @@
 
 Whatever an executor writes goes through `append` and its neighbours with the lease as first argument: they run under
 the session's lock and refuse a lease that is not of the current generation, so a fenced executor writes nothing.
+
+Whoever only reads has this module too: what it needs to write is loaded by what writes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from agentrun import clock
 from agentrun.errors import CorruptRecord, FencedOut
 from agentrun.records.codec import Doc, check_version, decode, encode_document, encode_line
 from agentrun.records.event import Event, beginning_of
-from agentrun.records.lease import Lease
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import layout
-from agentrun.store.blobs import keep_blob
-from agentrun.store.deadlines import new_lease, remaining_deadline
-from agentrun.store.identity import this_process, user_name
-from agentrun.store.locks import Held
 from agentrun.store.reading import RunReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
+
+    from agentrun.records.lease import Lease
+    from agentrun.store.locks import Held
 
 E = EventType
 
@@ -133,6 +133,8 @@ class RunDir(RunReader):
         lease = self._take_lease(held, lease_seconds, self.current(held).next_attempt, fenced)
         run = self.current(held)
         if run.status in (RunStatus.QUEUED, RunStatus.RECONCILING) and run.ending is None:
+            from agentrun.store.deadlines import remaining_deadline
+
             timeout_at = remaining_deadline(run, timeout)
             started = {"inputMode": run.input_mode, "accountId": self.account, "timeoutAt": timeout_at}
             self._append_to(run, E.RUN_STARTED, started, held)
@@ -147,6 +149,8 @@ class RunDir(RunReader):
 
     def renew(self, lease: Lease, held: Held, lease_seconds: float, executing_ms: int | None = None) -> Lease:
         """Renews the lease, with the executing time that the run has used by now. Raises FencedOut."""
+        from agentrun.store.deadlines import new_lease
+
         self.check(lease, held)
         spent = lease.executing_ms if executing_ms is None else executing_ms
         renewed = new_lease(lease.generation, lease.owner, lease_seconds, spent)
@@ -178,6 +182,8 @@ class RunDir(RunReader):
 
     def write_blob(self, lease: Lease, held: Held, source: BinaryIO) -> Doc:
         """Keeps the rest of `source` under its hash, synced; returns `{sha256 bytes}`."""
+        from agentrun.store.blobs import keep_blob
+
         self.check(lease, held)
         return keep_blob(self.directory, layout.BLOBS, source)
 
@@ -215,6 +221,9 @@ class RunDir(RunReader):
     # --- below
 
     def _take_lease(self, held: Held, lease_seconds: float, attempt: int, fenced: Doc | None) -> Lease:
+        from agentrun.store.deadlines import new_lease
+        from agentrun.store.identity import this_process
+
         run = self.current(held)
         # A takeover that could store no more than itself would be counted again and again, as long as the disk is full.
         self.directory.check_room(_ROOM)
@@ -256,7 +265,7 @@ class RunDir(RunReader):
         log = self.events
         seq = log.next_seq(self._offset)
         under = run.generation if generation is None else generation
-        event = Event(self.session_id, self.run_id, seq, kind._value_, clock.timestamp(), under, payload)
+        event = Event(self.session_id, self.run_id, seq, kind.value, clock.timestamp(), under, payload)
         moved = run.apply(event)
         if seq != run.applied_seq + 1:
             # Damaged lines before it have numbers too. What the first event says is known from the prompt's line.
@@ -340,6 +349,8 @@ class RunDir(RunReader):
         check_version(doc, self.directory.at(layout.RUN))
 
     def _take_up_sentinel(self, held: Held) -> None:
+        from agentrun.store.identity import user_name
+
         found = self.directory.stat(layout.CANCEL)
         assert found is not None  # it was there a moment ago, and only its run's end makes it meaningless
         actor = {"user": user_name(found.st_uid), "host": os.uname().nodename, "pid": None}

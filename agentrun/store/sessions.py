@@ -7,7 +7,6 @@ then, and what a crashed writer left half done has been completed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound, SessionHeld
@@ -16,13 +15,16 @@ from agentrun.records.message import COMPACT, PROMPT, Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
-from agentrun.store.bulk import entries, lasting_records, records
 from agentrun.store.disk import Directory
-from agentrun.store.expected import Expected
-from agentrun.store.locks import lock_holder, session_lock
 from agentrun.store.log import Damage, Log, Torn
 from agentrun.store.reading import slot_holder
 from agentrun.store.runs import RunDir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentrun.store.locks import session_lock
 
 # As many of the last messages are decoded one after the other before it is looked for some kind of them in the bytes.
 _NEAR = 100
@@ -73,6 +75,7 @@ class SessionDir:
         Raises SessionHeld or LockHeld if somebody has it who does not let go, TimeRanOut if that takes too long.
         """
         from agentrun.store.holders import Patience, looks_until
+        from agentrun.store.locks import session_lock
 
         patience = Patience(self.session_id, self.directory, self.patient_until)
 
@@ -86,6 +89,8 @@ class SessionDir:
 
     def locked_for_executor(self) -> session_lock:
         """Holds the session's lock, however long that takes: a run is not lost because somebody has it."""
+        from agentrun.store.locks import session_lock
+
         return session_lock(self.directory, self._refuse_frozen, self._check_in_place)
 
     def _check_in_place(self, opened: tuple[int, int]) -> None:
@@ -99,6 +104,8 @@ class SessionDir:
 
         It would be waited for until somebody ends it. Anybody else is only slow.
         """
+        from agentrun.store.locks import lock_holder
+
         run_id = self.active()
         if run_id is None:
             return
@@ -116,6 +123,8 @@ class SessionDir:
 
     def _is_held_by_executor(self) -> bool:
         """Whether it is the active run's executor, which is slow then; if it does not respond, its lease will tell."""
+        from agentrun.store.locks import lock_holder
+
         run_id = self.active()
         if run_id is None:
             return False
@@ -137,6 +146,8 @@ class SessionDir:
 
     def messages_since(self, seq: int) -> Iterator[Message]:
         """The session's messages numbered `seq` or more, oldest first."""
+        from agentrun.store.bulk import records
+
         if seq <= 1:
             return records(self.messages, self.message, self._many)
         found = records(self.messages, self.message, self._many, self.messages.offset_of(seq))
@@ -145,11 +156,15 @@ class SessionDir:
     def lasting_messages(self, since: int = 1) -> Iterator[Message]:
         """The same, but only what lasts through a power cut: for what is told to somebody."""
         start = self.messages.offset_of(since) if since > 1 else 0
+        from agentrun.store.bulk import lasting_records
+
         found = lasting_records(self.messages, self.message, self._many, start)
         return (message for message in found if message.seq >= since) if since > 1 else found
 
     def every_entry(self) -> Iterator[tuple[int, Message | Damage | Torn]]:
         """Everything that stands in the conversation's log, each with the offset behind it."""
+        from agentrun.store.bulk import entries
+
         return entries(self.messages, self.message, self._many)
 
     def _many(self, lines: bytes) -> list[Message] | None:
@@ -224,10 +239,12 @@ class SessionDir:
             raise self._missing(run_id)
         runs = self.directory.open(layout.RUNS)
         try:
-            directory = runs.open(run_id)
+            directory: Directory = runs.open(run_id)
         except NotFound as error:
             if self.prompt_of(run_id) is None:
                 raise self._missing(run_id) from error
+            from agentrun.store.expected import Expected
+
             # Accepted, and its directory was not made or did not last: the next writer makes it.
             directory = Expected(runs, run_id)
         return RunDir(self.account, self.session_id, run_id, self.directory, directory, lambda: self.prompt_of(run_id))

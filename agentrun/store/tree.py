@@ -7,8 +7,6 @@ words as one that does not exist.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 
 from agentrun import clock, ids
 from agentrun.errors import AgentrunError, Ambiguous, Denied, NotFound, UsageError
@@ -21,6 +19,8 @@ from agentrun.store.sessions import SessionDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from agentrun.store.staging import Staging
     from agentrun.store.watch import Watch
     from agentrun.store.writer import Writer
@@ -133,9 +133,10 @@ class Tree:
         def listed(session_id: str) -> SessionDir | None:
             if account is None or sessions is None or sessions.stat(session_id) is None:
                 return None
-            with suppress(NotFound):
+            try:
                 return SessionDir(self.account, session_id, sessions.open(session_id), Activity(account))
-            return None
+            except NotFound:
+                return None
 
         return listed
 
@@ -314,11 +315,16 @@ def _make_root(root: str) -> None:
         missing.append(path)
         path = os.path.dirname(path)
     for path in reversed(missing):
-        with speaking_of(path), suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-        # A directory that may be written into and not read can be synced by nobody.
-        with suppress(Denied), Directory.root(os.path.dirname(path)) as parent:
-            parent.sync()
+        with speaking_of(path):
+            try:  # noqa: SIM105 - to load `contextlib` costs as much as all else that making a session does
+                os.mkdir(path, 0o700)
+            except FileExistsError:
+                pass
+        try:
+            with Directory.root(os.path.dirname(path)) as parent:
+                parent.sync()
+        except Denied:
+            continue  # a directory that may be written into and not read can be synced by nobody
 
 
 def _no_session(name: str, root: str) -> NotFound:

@@ -6,8 +6,6 @@ without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from agentrun import clock
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
@@ -18,6 +16,7 @@ from agentrun.store.sessions import SessionDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 

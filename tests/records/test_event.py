@@ -18,7 +18,7 @@ TEXT = st.text() | st.sampled_from(["\ud800", "\udc80x", "\u2028", "\0", '"', "\
 PAYLOADS = st.dictionaries(TEXT, st.none() | st.integers() | TEXT | st.lists(TEXT) | st.dictionaries(TEXT, TEXT))
 
 
-@given(PAYLOADS, st.integers(1), st.sampled_from(EventType))
+@given(PAYLOADS, st.integers(1), st.sampled_from([*EventType]))
 @settings(max_examples=50)
 def test_a_line_is_what_encoding_all_fields_gives(payload: dict[str, object], seq: int, kind: EventType) -> None:
     event = Event("session-S1", "run-7", seq, kind.value, "2026-01-02T03:04:05.678Z", 3, payload)

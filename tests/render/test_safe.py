@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
+from agentrun.render import safe, theme
 from agentrun.render.safe import columns_of, cut, escaped_in_json, excerpt, padded, shown, shown_line, tail
 
 FAMILY = "👨\u200d👩\u200d👧"
@@ -111,6 +112,15 @@ def test_cutting_takes_no_half_characters() -> None:
     assert cut("中文标题", 6) == "中文…"
     assert cut(f"{FAMILY}{FAMILY}", 5) == "👨\u200d👩…"
     assert cut("abcdef", 5, unicode=False) == "ab..."
+
+
+def test_our_own_signs_are_as_wide_as_the_tables_say() -> None:
+    """They are known without the tables, which are slow to load."""
+    marks = [*theme.RUN_MARKS.values(), *theme.OPERATION_MARKS.values(), theme.USER, theme.QUESTION, theme.NOTE]
+    for sign in {*safe.NARROW_SIGNS} | {mark.sign for mark in marks}:
+        assert sign.isascii() or sign in safe.NARROW_SIGNS, sign
+        assert unicodedata.east_asian_width(sign) not in "WF", sign
+        assert unicodedata.category(sign) not in ("Mn", "Me", "Cn"), sign
 
 
 def test_padding_counts_columns() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from agentrun import __version__
 from agentrun.cli.acp.news import News, replayed
 from agentrun.cli.acp.prompts import asks_for, form_answer, text_of
-from agentrun.commands import control, listing, sessions
+from agentrun.commands import control, listing, making
 from agentrun.commands.execution import make_order
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
@@ -102,7 +102,7 @@ class Server:
 
     async def _new(self, params: Doc) -> Doc:
         make_order(self._place, self._agent, None)  # says now, and not at the first prompt, what is missing
-        session = sessions.new(
+        session = making.new(
             self._place.tree,
             title="",
             session_id=None,
