@@ -47,7 +47,7 @@ def module(commands: Any) -> str:
 def _entry(name: str, command: Any) -> str:
     arguments = [kind for each in command.params if each.param_type_name == "argument" for kind in _arguments(each)]
     options = [each for each in command.params if each.param_type_name == "option"]
-    about = command.get_short_help_str(limit=200)
+    about = command.get_short_help_str(limit=1000)
     lines = [f"    {_text(name)}: Words(", f"        {_text(about)},", f"        {_tuple(arguments)},", "        {"]
     lines += [
         f"            {_text(name)}: ({_text(_kind(each))}, {_text(each.help or '')}),"

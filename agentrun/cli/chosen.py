@@ -1,7 +1,7 @@
 """The commands that one command line can mean: typer makes the parser of each, which for all takes as long as the rest.
 
-So where a line begins with the name of a command, only that one is made. Any other line, such as a request for help or
-a name that is mistyped, is answered by all of them.
+So where a line begins with the name of a command, only that one is made, and none for the list of all commands, whose
+names and summaries are in `words`. Any other line, such as a name that is mistyped, is answered by all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typer.main import get_command_name
 from agentrun.cli.app import app
 from agentrun.cli.given import Command
 
+# What is answered by the names of all commands and needs the parser of none.
+_ASK_FOR_ALL = (["--help"], ["-h"])
+
 
 def command_for(words: list[str]) -> typer.core.TyperGroup:
     """The group of the commands that `words` can mean."""
@@ -21,7 +24,7 @@ def command_for(words: list[str]) -> typer.core.TyperGroup:
         each.cls = Command
     named = [each for each in _registered() if words and _name_of(each) == words[0]]
     chosen = app
-    if named:
+    if named or words in _ASK_FOR_ALL:
         chosen = copy.copy(app)
         chosen.registered_commands, chosen.registered_groups = named, []
     return typer.main.get_group(chosen)

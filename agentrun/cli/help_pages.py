@@ -9,19 +9,16 @@ import typer
 import typer.core
 
 from agentrun.cli import output
-
-# More than any summary has: what typer would cut, a terminal that is narrow folds, and a pipe has room for.
-_WHOLE = 1000
+from agentrun.cli.words import COMMANDS
 
 
 class Commands(typer.core.TyperGroup):
     """The group of all commands."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Lists the commands, each with its whole summary."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        """Lists the commands, each with its whole summary, whether their parsers were made or not."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(_WHOLE)) for name, each in commands if each])
+            formatter.write_dl([(name, each.about) for name, each in COMMANDS.items()])
 
 
 def width() -> dict[str, int]:
