@@ -4,13 +4,15 @@ All take turns, on a root with 10,000 sessions. `time` is from start to end, `CP
 and `cancel` are said to a run that goes on; `send --detach` returns when its prompt is durable, and its agent has a
 scripted model. The executor that it starts is waited for before the next command is measured.
 
-What bounds these figures. `show` and `ls`: of the time beyond the interpreter's own start more than half goes into
-finding and reading some fifty modules of agentrun, a quarter into `enum`, `collections` and `contextlib`; `ls` reads
-the document, the last run and the last message of 21 sessions besides. `new` syncs ten times, `cancel` several times,
-and in `time` that is the disk's. `send --detach`: the configuration is read, and its agent built once, before a
-prompt is accepted; `tomllib`, with what it loads, alone costs as much as an interpreter's start. All other commands:
-typer, which costs five such starts; `--help` makes the parsers of all commands, `agents` an agent of each that is
-configured.
+What bounds these figures. `show`, `ls` and `new`: nearly all that they take beyond the interpreter's own start is
+finding, reading and running some forty-five modules of agentrun; `ls` reads the document, the last run and the last
+message of 21 sessions besides. `new` syncs ten times, `cancel` several times, and in `time` that is the disk's. `steer`
+and `cancel` load sixty to eighty modules: all that may have to be redone, settled or wound down on the way. `send
+--detach`: the configuration is read, and the parts of its agent are made once, before a prompt is accepted. `tomllib`,
+with `typing`, `re` and `datetime`, which it loads, takes as much of the processor in user mode as two starts of the
+interpreter; its own start is one, and all of agentrun two. All other commands: typer, with what it loads, costs between
+four and five such starts, and with the start itself three quarters of what `codex --version` takes; `agents` makes an
+agent of each that is configured besides.
 """
 
 from __future__ import annotations

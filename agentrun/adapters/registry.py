@@ -17,7 +17,7 @@ from agentrun.adapters import plugins
 from agentrun.adapters.models.choosing import build_model, key_variables
 from agentrun.adapters.plugins import AgentSettings, ToolSettings
 from agentrun.adapters.surroundings import Surroundings
-from agentrun.agent.protocols import Agent, Limits, Opened, Tool
+from agentrun.agent.protocols import Agent, Limits, Model, Opened, Tool
 from agentrun.config import DELEGATE, MCP_PREFIX, AgentConfig, Config, ToolConfig
 from agentrun.errors import ConfigError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentrun.agent.checks import Check
     from agentrun.agent.outside import Outside
 
-__all__ = ["Surroundings", "build_agent", "build_checks", "build_outside"]
+__all__ = ["Surroundings", "build_agent", "build_checks", "build_outside", "check_agent"]
 
 _KINDS = ("loop", "acp", "command")
 
@@ -43,20 +43,35 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
         return plugins.make(plugins.AGENTS, agent.kind, settings, Agent, user=user, built_in=_KINDS)  # type: ignore[type-abstract]
     if agent.kind != "loop":
         return _outside(config, agent, surroundings)
-    return _loop(config, agent, surroundings)
+    return _loop(agent, *_parts(config, agent, surroundings))
 
 
-def _loop(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
-    from agentrun.agent.loop import LoopAgent
+def check_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> None:
+    """Makes all that can be refused of an agent, and throws it away. Raises ConfigError as `build_agent` does."""
+    if agent.kind == "loop":
+        # To put the parts together cannot fail, and what that loads costs as much as to load the parts.
+        _parts(config, agent, surroundings)
+    else:
+        build_agent(config, agent, surroundings)
 
+
+def _parts(
+    config: Config, agent: AgentConfig, surroundings: Surroundings
+) -> tuple[Model, list[Tool], list[McpServer], Limits]:
+    """What our own agent is made of."""
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens, agent.compact_above_tokens)
     model = build_model(config, agent, surroundings)
+    tools = [_tool(config, name, surroundings) for name in agent.tools if not name.startswith(MCP_PREFIX)]
+    servers = [_server(config, name, surroundings) for name in agent.tools if name.startswith(MCP_PREFIX)]
+    return model, tools, servers, limits
+
+
+def _loop(agent: AgentConfig, model: Model, tools: list[Tool], servers: list[McpServer], limits: Limits) -> Agent:
+    from agentrun.agent.loop import LoopAgent
 
     def loop(tools: Sequence[Tool]) -> Agent:
         return LoopAgent(model, tools, limits, agent.system)
 
-    tools = [_tool(config, name, surroundings) for name in agent.tools if not name.startswith(MCP_PREFIX)]
-    servers = [_server(config, name, surroundings) for name in agent.tools if name.startswith(MCP_PREFIX)]
     held = [part for part in (model, *tools) if isinstance(part, Opened)]
     if servers:
         from agentrun.adapters.agents.equipped import EquippedAgent

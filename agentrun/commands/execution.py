@@ -280,9 +280,9 @@ def _surroundings(place: Place, session: SessionDir, run_dir: RunDir, config: Co
 
 def _check_agent(config: Config, agent: AgentConfig, environment: Mapping[str, str]) -> None:
     """Raises ConfigError if the agent cannot be driven: it is built for a run that does not exist, and thrown away."""
-    from agentrun.adapters.registry import Surroundings, build_agent
+    from agentrun.adapters.registry import Surroundings, check_agent
 
-    build_agent(config, agent, Surroundings("", None, "", "", "", "", "", environment))
+    check_agent(config, agent, Surroundings("", None, "", "", "", "", "", environment))
 
 
 def config_of(run: Run, warn: Callable[[str], None]) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import reprlib
@@ -52,8 +53,18 @@ def load_config(path: str | None, *, optional: bool = False) -> Config:
     return _read(os.path.abspath(path), content)
 
 
+def _sha256(content: bytes) -> str:
+    """The hash of a small file, without loading OpenSSL as `hashlib` does: that takes longer than all else in here."""
+    # No public names: Python 3.12 has another one than 3.11, and an interpreter may be without either.
+    for module in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return str(importlib.import_module(module).sha256(content).hexdigest())
+        except (ImportError, AttributeError):
+            continue
+    raise ConfigError("this Python has no SHA-256")
+
+
 def _read(path: str, content: bytes) -> Config:
-    import hashlib
     import tomllib
 
     try:
@@ -65,7 +76,7 @@ def _read(path: str, content: bytes) -> Config:
         top[key] = {name: make(f"{path}: [{key}.{name}]", name, table) for name, table in top.get(key, {}).items()}
     top["mcp"] |= _mcp_of_others(path, top)
     _end_as_said_for_all(document, top)
-    config = Config(path=path, sha256=hashlib.sha256(content).hexdigest(), **top)
+    config = Config(path=path, sha256=_sha256(content), **top)
     _check_names(config)
     return config
 
