@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, encode_line, without
+from agentrun.records.fields import PAYLOAD, check_fields, is_count
 from agentrun.records.jsontext import line_of
 from agentrun.states import EventType
 
 _FIELDS = frozenset(["sessionId", "runId", "seq", "type", "at", "generation", "payload"])
 
-# What the fold of a run relies on, where the field is there: a line that breaks it is damaged.
-_NUMBERS = frozenset({"messageSeq", "attempt"})
-_LISTS: dict[str, type] = {"messageSeqs": int, "returnedInputs": int, "references": str}
-_OBJECTS = frozenset({"usage", "report", "owner", "config", "parentRun"})
-_CHECKED = _NUMBERS | _LISTS.keys() | _OBJECTS
 _KNOWN = frozenset(kind.value for kind in EventType)
 
 
@@ -62,7 +58,7 @@ class Event(NamedTuple):
         seq, kind, generation, payload = doc.get("seq"), doc.get("type"), doc.get("generation"), doc.get("payload")
         if type(seq) is not int or seq < 1:
             raise ValueError("no seq")
-        if not (isinstance(kind, str) and type(generation) is int and isinstance(payload, dict)):
+        if not (isinstance(kind, str) and is_count(generation) and isinstance(payload, dict)):
             raise ValueError("no event: type, generation or payload is missing")
         check_payload(kind, payload)
         session_id, run_id, at = str(doc.get("sessionId")), str(doc.get("runId")), str(doc.get("at") or "")
@@ -75,18 +71,6 @@ def beginning_of(session_id: str, run_id: str) -> str:
 
 
 def check_payload(kind: str, payload: Doc) -> None:
-    """Raises ValueError if a field that the fold relies on is of another type; of an unknown event, none is known."""
-    if kind not in _KNOWN:
-        return
-    for name in payload.keys() & _CHECKED:
-        value = payload[name]
-        if (
-            (name in _NUMBERS and type(value) is not int)
-            or (name in _LISTS and not _is_list_of(_LISTS[name], value))
-            or (name in _OBJECTS and not (value is None or isinstance(value, dict)))
-        ):
-            raise ValueError(f"no event: {name} is of another type")
-
-
-def _is_list_of(kind: type, value: object) -> bool:
-    return isinstance(value, list) and all(type(each) is kind for each in value)
+    """Raises ValueError if a field is of another type than it has to be; of an unknown event, none is known."""
+    if kind in _KNOWN:
+        check_fields(payload, PAYLOAD, "event")

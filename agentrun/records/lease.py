@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentrun.named import NamedTuple
 from agentrun.records.codec import FORMAT_VERSION, Doc
+from agentrun.records.fields import LEASE, check_fields
 
 
 class Owner(NamedTuple):
@@ -72,9 +73,9 @@ class Lease(NamedTuple):
     @classmethod
     def from_doc(cls, doc: Doc) -> Lease:
         """The lease in a decoded document. Raises ValueError if it is none."""
-        executing = doc.get("executingMs", 0)
+        check_fields(doc, LEASE, "lease")
         generation, owner, expires = doc.get("generation"), doc.get("owner"), doc.get("expiresBootSeconds")
-        if not (type(generation) is int and isinstance(owner, dict) and isinstance(expires, int | float)):
+        if generation is None or owner is None or expires is None:
             raise ValueError("no lease: generation, owner or expiresBootSeconds is missing")
         return cls(
             generation,
@@ -82,5 +83,5 @@ class Lease(NamedTuple):
             str(doc.get("renewedAt")),
             str(doc.get("expiresAt")),
             float(expires),
-            executing if type(executing) is int else 0,
+            doc.get("executingMs", 0),
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from agentrun.ids import run_number
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, without
+from agentrun.records.fields import ACCEPT, check_fields
 
 _FIELDS = frozenset(["seq", "sessionId", "runId", "role", "mode", "text", "at", "key", "actor", "accept", "questionId"])
-_ACCEPT_LISTS = ("references", "attachments", "behind")
 ROLES = ("user", "assistant", "system")
 
 # `mode` of a user's message is the kind of input; of the others, what the line is for.
@@ -76,8 +76,8 @@ class Message(NamedTuple):
         if not (isinstance(run_id, str) and run_number(run_id) and role in ROLES and isinstance(text, str)):
             raise ValueError("no message: runId, role or text is missing")
         accept, actor, mode, key, question_id = get("accept"), get("actor"), get("mode"), get("key"), get("questionId")
-        if isinstance(accept, dict) and not all(isinstance(accept.get(name) or [], list) for name in _ACCEPT_LISTS):
-            raise ValueError(f"no message: {', '.join(_ACCEPT_LISTS)} of accept must be lists")
+        if isinstance(accept, dict):
+            check_fields(accept, ACCEPT, "message")
         fields = (
             seq,
             str(get("sessionId")),

@@ -6,6 +6,7 @@ from agentrun.errors import TransitionRefused
 from agentrun.named import NamedTuple
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
 from agentrun.records.event import Event
+from agentrun.records.fields import RUN, check_fields
 from agentrun.records.operation import Operation, operation_of
 from agentrun.records.usage import NO_USAGE, after_executing, after_operation
 from agentrun.states import ENDING_OF_INTENT, INITIAL, TERMINAL, EventType, RunStatus, next_status, status_needed
@@ -172,6 +173,7 @@ class Run(NamedTuple):
     @classmethod
     def from_doc(cls, doc: Doc) -> Run:
         """The run in a decoded `run.json`. Raises ValueError if it is none; it is only a snapshot then."""
+        check_fields(doc, RUN, "snapshot of a run")
         try:
             return _run_in(doc)
         except (KeyError, TypeError) as error:
@@ -184,17 +186,17 @@ def _run_in(doc: Doc) -> Run:
         run_id=doc["runId"],
         account_id=doc["accountId"],
         status=RunStatus(doc["status"]),
-        generation=int(doc["generation"]),
+        generation=doc["generation"],
         input_mode=doc["inputMode"],
         agent=doc["agent"],
-        message_seq=int(doc["messageSeq"]),
+        message_seq=doc["messageSeq"],
         created_at=doc["createdAt"],
         started_at=doc["startedAt"],
         updated_at=doc["updatedAt"],
         timeout_at=doc["timeoutAt"],
         cancel_requested_at=doc["cancelRequestedAt"],
         ending=_status(doc["ending"]),
-        force=doc.get("force") is True,
+        force=doc.get("force", False),
         terminal_status=_status(doc["terminalStatus"]),
         terminal_at=doc["terminalAt"],
         reason=doc["reason"],
@@ -204,7 +206,7 @@ def _run_in(doc: Doc) -> Run:
         references=tuple(doc["references"]),
         continues=doc["continues"],
         parent_run=doc["parentRun"],
-        children=tuple(dict(each) for each in doc.get("children") or ()),
+        children=tuple(doc.get("children", ())),
         config=doc["config"],
         timeout=doc["timeout"],
         waiting_for=doc["waitingFor"],
@@ -214,10 +216,10 @@ def _run_in(doc: Doc) -> Run:
         unresolved_operations=tuple(Operation.from_brief(brief) for brief in doc["unresolvedOperations"]),
         delivered_inputs=tuple(doc["deliveredInputs"]),
         returned_inputs=tuple(doc["returnedInputs"]),
-        survivors=tuple(map(str, doc.get("survivors") or ())),
-        attempts=int(doc["attempts"]),
-        applied_seq=int(doc["appliedSeq"]),
-        unread_events=int(doc.get("unreadEvents", 0)),
+        survivors=tuple(doc.get("survivors", ())),
+        attempts=doc["attempts"],
+        applied_seq=doc["appliedSeq"],
+        unread_events=doc.get("unreadEvents", 0),
         extra=without(doc, _FIELDS),
     )
 

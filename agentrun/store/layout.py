@@ -50,6 +50,12 @@ def is_kept_aside(name: str) -> bool:
     return ".torn-" in name or ".damaged-" in name
 
 
+def is_stale_of(name: str, run_id: str) -> bool:
+    """Whether `name` is the `stale_name` of some generation of `run_id`."""
+    begins, number, ends = name.partition(f"{run_id}.generation-")
+    return bool(number) and not begins and ends.endswith(".jsonl") and ends.removesuffix(".jsonl").isdigit()
+
+
 def stale_name(run_id: str, generation: int) -> str:
     """Where an executor of `generation` that was fenced out leaves what it still knew."""
     return f"{run_id}.generation-{generation}.jsonl"

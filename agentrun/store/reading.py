@@ -259,23 +259,24 @@ class RunReader:
         if self.session_directory.stat(layout.STALE) is None:
             return
         stale = self.session_directory.open(layout.STALE)
-        for generation in range(1, self.load().generation + 1):
-            name = layout.stale_name(self.run_id, generation)
-            yield from (doc for _, doc in Log(stale, name).forward(lambda doc: doc))
+        # By what lies there: a generation that is damaged may be any number.
+        for name in sorted(stale.names(), key=lambda each: (len(each), each)):
+            if layout.is_stale_of(name, self.run_id):
+                yield from (doc for _, doc in Log(stale, name).forward(lambda doc: doc))
 
     def report(self) -> str | None:
         """The delivered report; one that is committed but not in place yet is read from its blob."""
         data = self.directory.read(layout.REPORT)
         if data is None:
             committed = self.load().report
-            data = self.blob(committed["sha256"]) if committed else None
+            data = self.blob(committed.get("sha256")) if committed else None
         return None if data is None else data.decode("utf-8", "replace")
 
     def draft(self) -> str:
         """What has been generated so far of the reply under way."""
         return (self.directory.read(layout.DRAFT) or b"").decode("utf-8", "replace")
 
-    def blob(self, sha256: str) -> bytes | None:
+    def blob(self, sha256: object) -> bytes | None:
         """The bytes kept under `sha256`, if they are there and are those."""
         from agentrun.store.blobs import read_blob
 

@@ -30,7 +30,8 @@ def check_session(tree: Tree, session_id: str, *, repair: bool) -> Iterator[Find
         session = tree.listed(session_id)
         if session is not None:
             yield from repair_session(session) if repair else look_at_session(session)
-    except AgentrunError as error:
+    except (AgentrunError, ValueError) as error:
+        # (A name that the system does not take, whoever stored it, hides no other session either.)
         if not tree.is_listed(session_id):
             return
         path = getattr(error, "path", None) or tree.path_of(session_id)

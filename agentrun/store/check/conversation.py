@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from agentrun import ids
 from agentrun.errors import AgentrunError, CorruptRecord, Denied
 from agentrun.records.attachment import attachments_of
+from agentrun.records.codec import decode
+from agentrun.records.fields import SESSION, wrong_field
 from agentrun.records.finding import Finding, Kind
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.store import inbox, layout
@@ -36,6 +38,7 @@ class _Conversation:
         self.prompts: dict[str, Message] = {}
         self.closed: set[str] = set()
         self.keys: list[Finding] = []
+        self.unnamed: list[Finding] = []
         self.attachments: set[str] = set()
 
     @property
@@ -54,7 +57,11 @@ class _Conversation:
             return
         if message.begins_run:
             self.prompts[message.run_id] = message._replace(text="")
-            self.attachments |= {attachment.sha256 for attachment in attachments_of(message)}
+            attachments = attachments_of(message)
+            self.attachments |= {attachment.sha256 for attachment in attachments}
+            if len(attachments) < len((message.accept or {}).get("attachments") or ()):
+                said = f"message {message.seq}: what was attached has no file name or no SHA-256, and is passed over"
+                self.unnamed.append(Finding(Kind.DAMAGED, self._session.messages.path, said))
         elif message.mode in (REPORT, ENDED):
             self.closed.add(message.run_id)
         if message.key is not None and inbox.seq_of_key(self._session, message.key) != message.seq:
@@ -81,7 +88,7 @@ def look_once(session: SessionDir) -> list[Finding]:
     except CorruptRecord:
         findings.append(Finding(Kind.MISSING, session.messages.path, "the conversation is not there"))
     conversation.is_whole = not any(finding.kind in _INCOMPLETE for finding in findings)
-    findings += conversation.keys
+    findings += conversation.keys + conversation.unnamed
     findings += look_at_blobs(session.directory, layout.ATTACHMENTS, sorted(conversation.attachments))
     findings += _look_at_runs(session, conversation)
     findings += _look_at_slot(session, conversation)
@@ -96,12 +103,15 @@ def _look_at_document(session: SessionDir) -> tuple[list[Finding], int]:
     except CorruptRecord as error:
         return [Finding(Kind.UNREADABLE, path, str(error).removeprefix(f"{path}: "), 0)], 0
     # Also of a newer format: without it the lines of a fork would be taken for inputs whose runs are lost.
-    copied = int((document.forked_from or {}).get("seq", 0))
+    findings = []
     try:
         session.check_writable()
     except Denied as error:
-        return [Finding(Kind.NEWER, path, str(error))], copied
-    return [], copied
+        findings.append(Finding(Kind.NEWER, path, str(error)))
+    wrong = wrong_field(decode(session.directory.read(layout.SESSION) or b"{}"), SESSION)
+    if wrong is not None:
+        findings.append(Finding(Kind.DAMAGED, path, f"{wrong} is of another type, and not believed"))
+    return findings, document.copied
 
 
 def _look_at_runs(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
