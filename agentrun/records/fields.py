@@ -122,7 +122,9 @@ RUN: Fields = {
     **dict.fromkeys(("references", "survivors"), TEXTS),
     **dict.fromkeys(("deliveredInputs", "returnedInputs"), COUNTS),
     **dict.fromkeys(("openOperations", "unresolvedOperations"), _list_of(_OPERATION)),
-    "children": _list_of(_of(dict, deeper={"operationId": MAYBE_TEXT, "sessionId": MAYBE_TEXT, "afterSeq": MAYBE_COUNT})),
+    "children": _list_of(
+        _of(dict, deeper={"operationId": MAYBE_TEXT, "sessionId": MAYBE_TEXT, "afterSeq": MAYBE_COUNT})
+    ),
     "config": _CONFIG,
     "fenced": _OWNER,
     "force": FLAG,

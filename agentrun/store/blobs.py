@@ -8,7 +8,7 @@ from agentrun.store.disk import Directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import BinaryIO
+    from typing import BinaryIO, TypeGuard
 
 _COPY = 1 << 20
 
@@ -31,10 +31,15 @@ def keep_blob(parent: Directory, folder: str, source: BinaryIO) -> Doc:
     return {"sha256": name, "bytes": size}
 
 
-def read_blob(parent: Directory, folder: str, sha256: str) -> bytes | None:
+def is_digest(stored: object) -> TypeGuard[str]:
+    """Whether a stored field can name kept bytes: everything else is damage, and never a file name."""
+    return isinstance(stored, str) and is_sha256(stored)
+
+
+def read_blob(parent: Directory, folder: str, sha256: object) -> bytes | None:
     """The bytes kept under `sha256`, if they are there and are those."""
-    if not is_sha256(sha256):
-        return None  # a stored field is no path
+    if not is_digest(sha256):
+        return None
     if parent.stat(folder) is None:
         return None
     import hashlib

@@ -192,16 +192,16 @@ class RunDir(RunReader):
         import hashlib
 
         found = self.directory.read(layout.REPORT)
-        if found is not None and hashlib.sha256(found).hexdigest() == report["sha256"]:
+        if found is not None and hashlib.sha256(found).hexdigest() == report.get("sha256"):
             return
         self.directory.replace(layout.REPORT, self.report_bytes(report))
 
     def report_bytes(self, report: Doc) -> bytes:
         """The bytes of a committed report. Raises CorruptRecord if they are not there, or others are."""
-        data = self.blob(report["sha256"])
+        data = self.blob(report.get("sha256"))
         if data is None:
             path = self.directory.at(layout.BLOBS)
-            raise CorruptRecord(f"{path}/{report['sha256']}: the report's bytes are gone", path=path, offset=0)
+            raise CorruptRecord(f"{path}/{report.get('sha256')}: the report's bytes are gone", path=path, offset=0)
         return data
 
     def write_sentinel(self, held: Held) -> None:

@@ -185,7 +185,10 @@ def _check_session(session: SessionDir, path: str) -> None:
     for name in (layout.RUNS, layout.KEYS):
         if session.directory.stat(name) is None:
             raise CorruptRecord(f"{path}: {session.session_id} has no {name}/", path=path, offset=0)
-    doc = decode(session.directory.read(layout.SESSION) or b"{}")
+    try:
+        doc = decode(session.directory.read(layout.SESSION) or b"{}")
+    except ValueError:
+        doc = {}  # what is wrong with it is said below
     if doc.get("accountId") not in (None, session.account):
         raise _of_another(path, doc.get("accountId"), session.account)
     session.read()

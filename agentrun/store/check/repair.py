@@ -8,6 +8,7 @@ from contextlib import suppress
 from agentrun.errors import AgentrunError
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import closing, inbox, layout
+from agentrun.store.blobs import is_digest
 from agentrun.store.check.conversation import look_at_session
 from agentrun.store.log import Log
 from agentrun.store.redo import make_run_again, writing
@@ -56,7 +57,11 @@ def _publish(writer: Writer, run_dir: RunDir) -> None:
     run = run_dir.current(writer)
     run_dir.events.sync()
     found = run_dir.directory.read(layout.REPORT)
-    if run.report is not None and found is not None and run_dir.directory.sha256(layout.REPORT) != run.report["sha256"]:
+    if (
+        run.report is not None
+        and found is not None
+        and run_dir.directory.sha256(layout.REPORT) != run.report.get("sha256")
+    ):
         # What lies there is not what was delivered, and not ours to throw away.
         run_dir.directory.replace(layout.damaged_name(layout.REPORT, 0), found)
     closing.publish(writer, run_dir, run)
@@ -65,9 +70,10 @@ def _publish(writer: Writer, run_dir: RunDir) -> None:
 def _restore_report(run_dir: RunDir) -> None:
     """Takes the committed bytes of the report from where they were delivered, if they are whole there."""
     report = run_dir.load().report
-    if report is None or run_dir.directory.sha256(layout.REPORT) != report["sha256"]:
+    name = report.get("sha256") if report is not None else None
+    if not is_digest(name) or run_dir.directory.sha256(layout.REPORT) != name:
         return
-    blobs, name = run_dir.directory.ensure(layout.BLOBS), report["sha256"]
+    blobs = run_dir.directory.ensure(layout.BLOBS)
     damaged = blobs.read(name)
     if damaged is not None:
         if blobs.sha256(name) == name:

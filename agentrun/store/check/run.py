@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from agentrun.errors import TransitionRefused
-from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.finding import Finding, Kind
 from agentrun.records.run import Run, accepted_run
 from agentrun.states import EventType
 from agentrun.store import layout
+from agentrun.store.blobs import is_digest
 from agentrun.store.check.records import look_at_log
 from agentrun.store.disk import Directory
 from agentrun.store.runs import RunDir
@@ -33,10 +33,12 @@ class _Replay:
         self.is_snapshot_true: bool | None = None
         self.refused: list[tuple[int, str]] = []
         self.blobs: dict[str, int] = {}
+        # Of the events that name bytes by what is no hash: their numbers, and the fields.
+        self.unnamed: list[tuple[int, str]] = []
 
     def keep(self, event: Event) -> None:
         """Takes the next event."""
-        self._note_blobs(event.payload)
+        self._note_blobs(event)
         if self.run is None:
             if event.type == EventType.RUN_ACCEPTED:
                 self.run = accepted_run(event)
@@ -50,11 +52,16 @@ class _Replay:
             # Fields of other versions are in the snapshot alone.
             self.is_snapshot_true = self.snapshot._replace(extra={}).to_doc() == self.run.to_doc()
 
-    def _note_blobs(self, payload: Doc) -> None:
+    def _note_blobs(self, event: Event) -> None:
         for name in ("blob", "report"):
-            blob = payload.get(name)
-            if isinstance(blob, dict) and isinstance(blob.get("sha256"), str):
-                self.blobs[blob["sha256"]] = blob.get("bytes", 0)
+            blob = event.payload.get(name)
+            if not isinstance(blob, dict):
+                continue
+            digest = blob.get("sha256")
+            if is_digest(digest):
+                self.blobs[digest] = blob.get("bytes", 0)
+            else:
+                self.unnamed.append((event.seq, name))
 
 
 def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
@@ -62,6 +69,11 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
     replay = _Replay(run_dir)
     findings = [*look_at_log(run_dir.events, run_dir.every_entry(), lambda event: event.seq, replay.keep)]
     findings += look_at_blobs(run_dir.directory, layout.BLOBS, replay.blobs)
+    findings += [
+        Finding(Kind.DAMAGED, run_dir.events.path, f"event {seq}: its {name} names no bytes: sha256 is no SHA-256")
+        for seq, name in replay.unnamed
+    ]
+    findings += _look_at_lease(run_dir)
     run = replay.run
     if any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings):
         # Of a damaged record the snapshot knows more than can be read again, and what follows may only seem impossible.
@@ -92,6 +104,11 @@ def look_at_blobs(parent: Directory, folder: str, names: Iterable[str]) -> Itera
             yield Finding(Kind.MISSING, f"{path}/{name}", "a record names these bytes, and they are not there")
         elif found != name:
             yield Finding(Kind.DAMAGED, f"{path}/{name}", "its bytes are not those that its name promises", 0)
+
+
+def _look_at_lease(run_dir: RunDir) -> Iterator[Finding]:
+    if run_dir.directory.stat(layout.LEASE) is not None and run_dir.lease() is None:
+        yield Finding(Kind.DAMAGED, run_dir.directory.at(layout.LEASE), "is no lease; the next executor writes its own")
 
 
 def _look_at_snapshot(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
