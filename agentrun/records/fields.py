@@ -177,12 +177,19 @@ def wrong_field(doc: Doc, fields: Fields) -> str | None:
     Nothing is said of what is missing.
     """
     # Whoever reads a long log passes here for each of its lines.
+    of = fields.get
     for name, value in doc.items():
-        field = fields.get(name)
-        if field is not None:
-            types, deeper = field
-            if type(value) not in types or (deeper is not None and value is not None and not _is_right(value, deeper)):
-                return name
+        field = of(name)
+        if field is None:
+            continue
+        types, deeper = field
+        kind = type(value)
+        if kind not in types:
+            return name
+        if deeper is None or value is None:
+            continue
+        if not (-_MOST < value < _MOST if kind is int else _is_right(value, deeper)):
+            return name
     return None
 
 
