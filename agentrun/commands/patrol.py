@@ -86,7 +86,10 @@ class Patrol:
         while True:
             now = time.monotonic()
             noted, noted_until = self._place.tree.noted_since(noted_until)
-            if now >= due:
+            if noted is None:
+                # Nothing tells who used what, so all are looked at each time; those that are known keep their pauses.
+                noted = set(self._place.tree.unfinished_ids()) - beats.keys()
+            elif now >= due:
                 noted |= set(self._place.tree.unfinished_ids())
                 due = now + WHOLE_ROUND
             for session_id in noted:

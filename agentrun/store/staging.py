@@ -83,7 +83,7 @@ class Staging:
                 late.append(name)
         if not names:
             # Whoever put them there was perhaps cut off before it made them last.
-            self._activity.account.sync_file(layout.ACTIVITY)
+            self._activity.sync()
         self._sessions.sync()
         # Somebody was quicker: with the same archive, which is all right, or with another session.
         other = [name for name in late if not self._is_same(name)]

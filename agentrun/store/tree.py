@@ -196,7 +196,12 @@ class Tree:
             if self._may_be_unfinished(sessions, name):
                 yield name
 
-    def noted_since(self, offset: int) -> tuple[set[str], int]:
+    def activity(self) -> Activity | None:
+        """The hint of the account; None if there is no account yet."""
+        account = self._account()
+        return Activity(account) if account is not None else None
+
+    def noted_since(self, offset: int) -> tuple[set[str] | None, int]:
         """The ids of the sessions that were used since `noted_since` returned `offset`; see `Activity`."""
         account = self._account()
         return Activity(account).noted_since(offset) if account is not None else (set(), 0)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.commands.patrol import Patrol
+from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError, Denied, StorageFailed
+from agentrun.store.check import check_tree
 from agentrun.store.redo import writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
@@ -172,24 +175,36 @@ def test_in_place_of_what_is_being_made(tree: Tree, session: SessionDir, outside
     assert fingerprint(outside) == before
 
 
-@pytest.mark.parametrize("kind", ["symlink", "dangling", "directory", "fifo", "hard link", "socket"])
+@pytest.mark.parametrize("kind", [*KINDS, "closed"])
 def test_in_place_of_the_list_of_activity(tree: Tree, session: SessionDir, outside: Path, kind: str) -> None:
+    """It is a hint: nobody needs it, and nothing is refused for it. `check` names it, a repair puts it aside."""
     run_id = trees.completed(session)
+    tree.create_session(session_id="s2")
+    trees.completed(tree.session("s1"))
     before = fingerprint(outside)
-    plant(Path(tree.root, "accounts", "ann", "activity.jsonl"), kind, outside)
-    stored = Path(session.directory.path, "messages.jsonl").read_bytes()
-    for action in (
-        lambda: trees.accept(tree.session("s1")),
-        lambda: tree.create_session(session_id="s2"),
-        lambda: list(tree.recent_ids()),
-    ):
-        with pytest.raises(Denied, match=r"activity\.jsonl"):
-            action()
-    # What was refused was not accepted.
-    assert Path(session.directory.path, "messages.jsonl").read_bytes() == stored
-    assert tree.session_ids() == ["s1"]
+    path = Path(tree.root, "accounts", "ann", "activity.jsonl")
+    path.chmod(0o400) if kind == "closed" else plant(path, kind, outside)
+    assert list(tree.recent_ids()) == ["s1", "s2"]
+    trees.completed(tree.session("s2"))
+    assert tree.find("@last").session_id == "s2"
+    tree.create_session(session_id="s3")
+    assert list(tree.recent_ids()) == ["s3", "s2", "s1"]
+    assert tree.noted_since(5) == (None, 0)
     assert session.run(run_id).load().is_over
+    place = Place(tree, None, {})
+    Executor(tree.session("s3"), trees.accept(tree.session("s3")).run_id).die()
+    looks = iter([False, False, True])
+    assert [each.session_id for each in Patrol(place, pytest.fail).watch(lambda _: next(looks))] == ["s3"]
+
+    for repair in (False, True):
+        (finding,) = check_tree(tree, repair=repair)
+        assert (finding.path, finding.is_repaired) == (str(path), repair)
+    assert list(check_tree(tree, repair=False)) == []
+    assert os.path.lexists(f"{path}.damaged-0")
     assert fingerprint(outside) == before
+    tree.session("s1").activity.note("s1")
+    assert path.is_file()
+    assert list(tree.recent_ids()) == ["s1", "s3", "s2"]
 
 
 @pytest.mark.parametrize("kind", ["file", *KINDS])

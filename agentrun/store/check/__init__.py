@@ -50,5 +50,12 @@ def check_tree(tree: Tree, *, repair: bool) -> Iterator[Finding]:
             yield Finding(Kind.LEFTOVER, path, "was being made when its writer ended; nothing needs it")
         else:
             yield Finding(Kind.ORPHAN, path, "is nothing that agentrun made")
+    activity = tree.activity()
+    fault = activity.fault() if activity is not None else None
+    if activity is not None and fault is not None:
+        if repair:
+            activity.set_aside()
+        said = f"{fault}: which session changed last is told by the sessions, which takes longer"
+        yield Finding(Kind.UNREADABLE, activity.account.at(layout.ACTIVITY), said, is_repaired=repair)
     if repair:
         tree.finish_removals()
