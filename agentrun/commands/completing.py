@@ -34,7 +34,11 @@ def session_names(tree: Tree, begun: str) -> Iterator[Name]:
         yield Name(LAST, "the session that changed last")
     if begun.startswith("@"):
         return
-    for session_id, text in _ids(tree, begun):
+    try:
+        found = _ids(tree, begun)
+    except AgentrunError:
+        return
+    for session_id, text in found:
         yield Name(text, _title(tree, session_id))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 
 from agentrun.errors import Denied
 from agentrun.ids import checked_id
@@ -12,6 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agentrun.records.codec import Doc
     from agentrun.records.lease import Owner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.store.disk import Directory
 
 
 def account_name() -> str:
@@ -29,6 +34,19 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid-{uid}"
+
+
+def not_yours(accounts: Directory, account: str) -> Denied:
+    """The error for what lies in the place of this user's own account, in `accounts`, and belongs to somebody else."""
+    path, uid = accounts.at(account), os.geteuid()
+    found = accounts.stat(account)
+    owner = user_name(found.st_uid) if found is not None else "somebody"
+    said = f"{path}, where your own sessions should be, belongs to {owner}"
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        hint = f"if what lies in it is yours, have it given to you: chown -R {uid} {path}"
+    else:
+        hint = f"it is no directory: have it taken away, by {owner} or an administrator: rm {path}"
+    return Denied(f"{said}: nothing is read there, and nothing written", hint=hint)
 
 
 def this_process() -> Owner:

@@ -14,7 +14,7 @@ from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
 from agentrun.store.disk import Directory, speaking_of
-from agentrun.store.identity import account_name
+from agentrun.store.identity import account_name, not_yours
 from agentrun.store.sessions import SessionDir
 
 TYPE_CHECKING = False
@@ -264,9 +264,20 @@ class Tree:
     def _account(self) -> Directory | None:
         try:
             accounts = Directory.root(self.root).open(layout.ACCOUNTS, owned=False)
-            return None if accounts.is_foreign(self.account) else accounts.open(self.account)
+            return self._account_in(accounts)
         except NotFound:
             return None
+
+    def _account_in(self, accounts: Directory) -> Directory | None:
+        """The account's directory; None if it is another user's, who is answered as if it were not there.
+
+        Raises Denied where it should be this user's own: it must not look as if nothing had been stored. NotFound.
+        """
+        if not accounts.is_foreign(self.account):
+            return accounts.open(self.account)
+        if self.account != account_name():
+            return None
+        raise not_yours(accounts, self.account)
 
     def _sessions(self) -> Directory | None:
         return _opened(self._account(), layout.SESSIONS)
@@ -276,6 +287,8 @@ class Tree:
         root = Directory.root(self.root)
         root.make(layout.ACCOUNTS)
         accounts = root.open(layout.ACCOUNTS, owned=False)
+        if accounts.stat(self.account) is not None:
+            self._account_in(accounts)  # says best what lies there
         account = accounts.ensure(self.account)
         sessions = account.ensure(layout.SESSIONS)
         # Also what was there: another process may have made it and not have come to sync it.

@@ -19,7 +19,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give thing
 # A user that nobody has; who is nobody's root already stays himself.
 ANN = os.geteuid() or 64001
 OTHER = 64002
-NOT_OVER, DAMAGED = 6, 10
+NOT_OVER, DENIED, DAMAGED = 6, 9, 10
 
 
 @pytest.fixture
@@ -49,3 +49,57 @@ def test_a_session_that_may_not_be_opened_hides_no_other(kind: str, shared: Shar
                 assert b"sessions/bad" in done.stdout + done.stderr, (words, done)
     finally:
         bad.chmod(0o700)
+
+
+@pytest.mark.parametrize("kind", ["directory", "closed", pytest.param("foreign", marks=AS_ROOT)])
+def test_the_list_of_activity_keeps_nobody_from_anything(kind: str, shared: Shared) -> None:
+    (account,) = (shared.root / "accounts").iterdir()
+    path = account / "activity.jsonl"
+    match kind:
+        case "directory":
+            path.unlink()
+            path.mkdir()
+        case "closed":
+            path.chmod(0)
+        case "foreign":
+            os.chown(path, OTHER, OTHER)
+    if kind == "directory":
+        os.chown(path, ANN, ANN)
+    for words, code in (
+        (["send", "well", "more", "--if-busy", "queue", "--detach"], 0), (["ls"], 0), (["show", "@last"], 0),
+        (["search", "ask"], 0), (["recover"], 0), (["check"], DAMAGED), (["check", "--repair"], 0), (["check"], 0),
+        (["new", "--id", "later"], 0),
+    ):  # fmt: skip
+        done = shared.run(ANN, *words)
+        assert done.returncode == code, (words, done)
+        if words == ["show", "@last"]:
+            assert b"well" in done.stdout
+    assert (account / "activity.jsonl.damaged-0").exists()
+    assert path.is_file()
+
+
+@AS_ROOT
+@pytest.mark.parametrize("kind", ["directory", "symlink", "fifo", "file"])
+def test_one_s_own_account_in_somebody_else_s_hands_is_not_an_empty_one(kind: str, shared: Shared) -> None:
+    """Under a root for all users whoever comes first can put something in another's name."""
+    CAROL = 64003
+    path = shared.account(CAROL)
+    match kind:
+        case "directory":
+            path.mkdir(0o777)
+        case "symlink":
+            path.symlink_to(shared.account(ANN))
+        case "fifo":
+            os.mkfifo(path)
+        case "file":
+            path.touch()
+    os.chown(path, OTHER, OTHER, follow_symlinks=False)
+    commands = "ls,check,check --repair,show x,show @last,recover,recover --watch,search q,new"
+    for each in commands.split(","):
+        done = shared.run(CAROL, *each.split())
+        assert (done.returncode, done.stdout) == (DENIED, b""), (each, done)
+        assert str(path).encode() in done.stderr
+        assert (b"chown" if kind == "directory" else b"rm ") in done.stderr
+    # To everybody else it is as if it were not there.
+    listed = shared.run(ANN, "ls", "--account", f"uid-{CAROL}")
+    assert (listed.returncode, listed.stdout) == (0, b"")
