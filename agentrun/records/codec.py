@@ -45,7 +45,12 @@ def decode(data: bytes) -> Doc:
 def check_version(doc: Doc, path: str) -> None:
     """Raises Denied if the document at `path` is of a newer format, which this version may read but not write."""
     version = doc.get("formatVersion", FORMAT_VERSION)
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if type(version) is not int:
+        raise Denied(
+            f"{path} has format {jsontext.line_of(version)}, which is no whole number: it is read-only here",
+            hint=f"install a newer agentrun, or, if an older one made it, put formatVersion back to {FORMAT_VERSION}",
+        )
+    if version > FORMAT_VERSION:
         raise Denied(
             f"{path} has format {version}, this agentrun writes format {FORMAT_VERSION}: it is read-only here",
             hint="install a newer agentrun to go on with this session",

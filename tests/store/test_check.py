@@ -8,20 +8,24 @@ Covers A58, A68, promises 2, 14 and 18. case C1, case C21.
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from agentrun.errors import Denied
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import inbox
 from agentrun.store.check import check_session, check_tree
+from agentrun.store.check.conversation import look_at_session
 from agentrun.store.redo import writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
 from agentrun.testing import trees
 from agentrun.testing.trees import fingerprint, run_path
+from tests.conftest import Crew
 
 
 @pytest.fixture
@@ -354,3 +358,51 @@ def test_a_session_that_cannot_be_opened_is_a_finding(tree: Tree, session: Sessi
     (finding,) = check_session(tree, "planted", repair=True)
     assert finding.kind is K.UNREADABLE
     assert finding.is_wrong
+
+
+def keys_as_a_link(session: SessionDir) -> None:
+    path = path_of(session, "keys")
+    path.rename(path.parent.parent / "elsewhere-keys")
+    path.symlink_to(path.parent.parent / "elsewhere-keys")
+
+
+def a_summary_that_is_a_directory(session: SessionDir) -> None:
+    path_of(session, "summary.json").mkdir()
+
+
+def nobody_s_attachments(session: SessionDir) -> None:
+    os.mkfifo(path_of(session, "attachments"))
+
+
+@pytest.mark.parametrize("break_it", [keys_as_a_link, a_summary_that_is_a_directory, nobody_s_attachments])
+def test_what_lies_in_the_place_of_a_hint_is_named(
+    break_it: Callable[[SessionDir], None], tree: Tree, session: SessionDir
+) -> None:
+    break_it(session)
+    # And nothing else is: what a run lacks would be told as well.
+    run_path(session, "run-1", "run.json").unlink()
+    found = look(tree)
+    assert {each.kind for each in found} == {K.UNREADABLE, K.SNAPSHOT}
+    named = next(Path(each.path).name for each in found if each.kind is K.UNREADABLE)
+    assert named in ("keys", "summary.json", "attachments")
+
+
+def test_damage_is_told_of_a_session_that_stays_locked(
+    tree: Tree, session: SessionDir, crew: Callable[..., Crew]
+) -> None:
+    run_path(session, "run-1", "run.json").unlink()
+    work = "fcntl.flock(os.open(argument, os.O_RDONLY), fcntl.LOCK_EX)"
+    crew(1, work, setup="import fcntl, os").all(session.directory.path)
+    impatient = tree.session("s")
+    impatient.patient_until = time.monotonic()
+    found = list(look_at_session(impatient))
+    assert {each.kind for each in found} == {K.UNREADABLE, K.SNAPSHOT}
+    assert "stays locked" in next(each.said for each in found if each.kind is K.UNREADABLE)
+
+
+def test_a_format_version_that_is_text_is_called_what_it_is(tree: Tree, session: SessionDir) -> None:
+    path = path_of(session, "session.json")
+    path.write_text(path.read_text().replace('"formatVersion": 1', '"formatVersion": "1"'))
+    assert any("no whole number" in each.said for each in look(tree))
+    with pytest.raises(Denied, match="no whole number"):
+        tree.session("s").check_writable()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentrun import ids
-from agentrun.errors import AgentrunError, CorruptRecord, Denied
+from agentrun.errors import AgentrunError, CorruptRecord, Denied, LockHeld, SessionHeld, TimeRanOut
 from agentrun.records.attachment import attachments_of
 from agentrun.records.codec import decode
 from agentrun.records.fields import SESSION, wrong_field
 from agentrun.records.finding import Finding, Kind
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.store import inbox, layout
-from agentrun.store.check.records import look_at_log
+from agentrun.store.check.records import look_at_kinds, look_at_log
 from agentrun.store.check.run import look_at_blobs, look_at_run
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
@@ -23,6 +23,8 @@ _KNOWN = frozenset(
         layout.STALE, layout.RUNS,
     }
 )  # fmt: skip
+
+_DIRECTORIES = (layout.KEYS, layout.STALE)
 
 # Findings that say that messages are not there to be looked at.
 _INCOMPLETE = frozenset({Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP, Kind.MISSING})
@@ -64,9 +66,15 @@ class _Conversation:
                 self.unnamed.append(Finding(Kind.DAMAGED, self._session.messages.path, said))
         elif message.mode in (REPORT, ENDED):
             self.closed.add(message.run_id)
-        if message.key is not None and inbox.seq_of_key(self._session, message.key) != message.seq:
+        if message.key is not None and not self._is_known(message.key, message.seq):
             said = f"message {message.seq} has a key that would be accepted again"
             self.keys.append(Finding(Kind.KEY, self._session.directory.at(layout.KEYS), said))
+
+    def _is_known(self, key: str, seq: int) -> bool:
+        try:
+            return inbox.seq_of_key(self._session, key) == seq
+        except Denied:
+            return True  # what lies in the place of the hints is told by itself
 
 
 def look_at_session(session: SessionDir) -> Iterator[Finding]:
@@ -74,8 +82,12 @@ def look_at_session(session: SessionDir) -> Iterator[Finding]:
     first = look_once(session)
     if any(finding.kind not in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.ORPHAN) for finding in first):
         # A writer may have been half way through: what is still so while nobody writes, is so.
-        with session.locked():
-            first = look_once(session)
+        try:
+            with session.locked():
+                first = look_once(session)
+        except (LockHeld, SessionHeld, TimeRanOut) as error:
+            said = f"stays locked ({error.message}); what else is told of it may be a writer half way"
+            first.append(Finding(Kind.UNREADABLE, session.directory.path, said, session_id=session.session_id))
     yield from first
 
 
@@ -155,6 +167,7 @@ def _is_over(session: SessionDir, run_id: str) -> bool:
 
 
 def _look_at_names(session: SessionDir) -> Iterator[Finding]:
+    yield from look_at_kinds(session.directory, _DIRECTORIES, (layout.SUMMARY,))
     for name in sorted(session.directory.names()):
         if name.startswith(layout.UNFINISHED_PREFIX):
             said = "was being written when its writer ended; nothing needs it"

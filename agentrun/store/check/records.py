@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 
+from agentrun.errors import Denied
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import layout
+from agentrun.store.disk import Directory
 from agentrun.store.log import Damage, Log, Torn
 
 TYPE_CHECKING = False
@@ -47,6 +50,23 @@ def look_at_log(
         keep(entry)
     if damaged > LISTED:
         yield Finding(Kind.DAMAGED, log.path, f"{damaged - LISTED} more damaged lines")
+
+
+def look_at_kinds(parent: Directory, directories: Iterable[str], files: Iterable[str]) -> Iterator[Finding]:
+    """What lies in the place of a directory or file that need not be there, and cannot be opened as one."""
+    for name in directories:
+        try:
+            if parent.stat(name) is not None:
+                parent.open(name).close()
+        except Denied as error:
+            yield Finding(Kind.UNREADABLE, parent.at(name), error.message.removeprefix(f"{parent.at(name)}: "))
+    for name in files:
+        try:
+            fd = parent.open_file(name)
+            if fd is not None:
+                os.close(fd)
+        except Denied as error:
+            yield Finding(Kind.UNREADABLE, parent.at(name), error.message.removeprefix(f"{parent.at(name)}: "))
 
 
 def _damaged(log: Log, damage: Damage) -> Finding:

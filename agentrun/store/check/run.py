@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
-from agentrun.errors import TransitionRefused
+from agentrun.errors import Denied, TransitionRefused
 from agentrun.records.event import Event
 from agentrun.records.finding import Finding, Kind
 from agentrun.records.run import Run, accepted_run
 from agentrun.states import EventType
 from agentrun.store import layout
 from agentrun.store.blobs import is_digest
-from agentrun.store.check.records import look_at_log
+from agentrun.store.check.records import look_at_kinds, look_at_log
 from agentrun.store.disk import Directory
 from agentrun.store.runs import RunDir
 
@@ -73,6 +74,7 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
         Finding(Kind.DAMAGED, run_dir.events.path, f"event {seq}: its {name} names no bytes: sha256 is no SHA-256")
         for seq, name in replay.unnamed
     ]
+    findings += look_at_kinds(run_dir.directory, (layout.SCRATCH,), (layout.DRAFT, layout.LEASE))
     findings += _look_at_lease(run_dir)
     run = replay.run
     if any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings):
@@ -97,9 +99,17 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
 def look_at_blobs(parent: Directory, folder: str, names: Iterable[str]) -> Iterator[Finding]:
     """Whether the bytes that records name are there and are those."""
     path = parent.at(folder)
-    blobs = parent.open(folder) if parent.stat(folder) else None
+    try:
+        blobs = parent.open(folder) if parent.stat(folder) else None
+    except Denied as error:
+        yield Finding(Kind.UNREADABLE, path, error.message.removeprefix(f"{path}: "))
+        return
     for name in names:
-        found = blobs.sha256(name) if blobs else None
+        try:
+            found = blobs.sha256(name) if blobs else None
+        except Denied as error:
+            yield Finding(Kind.UNREADABLE, f"{path}/{name}", error.message.removeprefix(f"{path}/{name}: "))
+            continue
         if found is None:
             yield Finding(Kind.MISSING, f"{path}/{name}", "a record names these bytes, and they are not there")
         elif found != name:
@@ -107,8 +117,10 @@ def look_at_blobs(parent: Directory, folder: str, names: Iterable[str]) -> Itera
 
 
 def _look_at_lease(run_dir: RunDir) -> Iterator[Finding]:
-    if run_dir.directory.stat(layout.LEASE) is not None and run_dir.lease() is None:
-        yield Finding(Kind.DAMAGED, run_dir.directory.at(layout.LEASE), "is no lease; the next executor writes its own")
+    with suppress(Denied):  # what is no file is told already
+        if run_dir.directory.stat(layout.LEASE) is not None and run_dir.lease() is None:
+            path = run_dir.directory.at(layout.LEASE)
+            yield Finding(Kind.DAMAGED, path, "is no lease; the next executor writes its own")
 
 
 def _look_at_snapshot(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
