@@ -307,7 +307,7 @@ PRINTED = {
     "getting-started.md": ["# Twelve lamps: ordered", "# Noted", "lamps, ordered", "result: 3 lamps"],
     "scripting.md": [
         "you said: from a pipe",
-        "you said: summarise:\nyou said: \nyou said: what it is about",
+        "you said: summarise:\nyou said: what it is about",
         "you said: take your time",
         "you said: sales in south",
         "\n1\n",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,12 @@ def test_it_survives_its_terminal(home: Home, working: str) -> None:
     home.wait_for_status(working, "completed")
 
 
+def _open_files(pid: int) -> Iterator[str]:
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it closed it just now
+            yield os.readlink(each)
+
+
 def test_it_belongs_to_no_terminal_and_holds_none_of_its_files(home: Home, working: str) -> None:
     run = home.detach(working, "analyse")
     home.wait_for_event(run, "tool.started")
@@ -52,7 +59,7 @@ def test_it_belongs_to_no_terminal_and_holds_none_of_its_files(home: Home, worki
     # Its tools do not hold its lock.
     held = str(home.run_dir(run))
     for pid in home.marked(working):
-        assert held not in [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
+        assert held not in list(_open_files(pid))
     home.open_gate()
     home.wait_for_status(run, "completed")
 
