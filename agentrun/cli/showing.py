@@ -155,12 +155,13 @@ def _show_run(options: Options, target: Target, look: Look) -> None:
     run_dir = target.run()
     tail = look.tail or showing.NEWEST
     detail = showing.run_detail(target.session, run_dir, tail, look.since)
+    unreadable: list[str] = []
     if detail.view.run.children:
         from agentrun.commands.children import child_views
         from agentrun.commands.kinship import as_children_tell
 
         place = options.place()
-        detail = as_children_tell(place, detail)._replace(children=child_views(place, detail.view.run))
+        detail = as_children_tell(place, detail)._replace(children=child_views(place, detail.view.run, unreadable))
     if options.json:
         from agentrun.render.json import json_line, run_doc
 
@@ -168,7 +169,7 @@ def _show_run(options: Options, target: Target, look: Look) -> None:
         output.out_bytes(json_line(run_doc(detail, events)))
     else:
         output.out(plain.run_text(detail, output.screen_of(sys.stdout, options)))
-    output.warn(options, map(str, showing.damage(target.session, run_dir)))
+    output.warn(options, [*unreadable, *map(str, showing.damage(target.session, run_dir))])
 
 
 def _show_messages(options: Options, target: Target, look: Look) -> None:

@@ -46,9 +46,17 @@ def children_of(place: Place, run: Run) -> Iterator[ChildRun]:
                 yield child
 
 
-def child_views(place: Place, run: Run) -> tuple[Child, ...]:
-    """The same, as they stand."""
-    return tuple(Child(child.operation_id, child.run_dir.view()) for child in children_of(place, run))
+def child_views(place: Place, run: Run, on_damage: list[str]) -> tuple[Child, ...]:
+    """The same, as they stand. A session that cannot be read hides no other: what is wrong goes to `on_damage`."""
+    views: dict[str, Child] = {}
+    for announced in run.children:
+        try:
+            for child in _children_in(place, run, announced):
+                views[child.run_dir.name] = Child(child.operation_id, child.run_dir.view())
+        except AgentrunError as error:
+            if str(error) not in on_damage:
+                on_damage.append(str(error))
+    return tuple(views.values())
 
 
 def stop_children(

@@ -26,21 +26,27 @@ _AS = {RunStatus.COMPLETED: O.SUCCEEDED, RunStatus.CANCELLED: O.CANCELLED}
 
 
 def findings_of_children(place: Place, run: Run, operations: Iterable[Operation]) -> dict[str, Finding]:
-    """How those of `operations` ended, by their ids, that delegated to runs which are over with nothing unresolved."""
+    """How those of `operations` ended, by their ids, that delegated to runs which are over with nothing unresolved.
+
+    Nothing is known of any where a run that this one began cannot be read: whose it is stands in there.
+    """
     delegated = {each.operation_id for each in operations if each.name == DELEGATE}
     if not delegated:
         return {}
     found: dict[str, Finding] = {}
     unsure: set[str] = set()
-    for child in children_of(place, run):
-        if child.operation_id not in delegated:
-            continue
-        # The last counts: an earlier one was given up for it.
-        ended = child.run_dir.load()
-        if ended.is_over and not ended.unresolved_operations:
-            found[child.operation_id] = _finding(child.run_dir, ended)
-        else:
-            unsure.add(child.operation_id)
+    try:
+        for child in children_of(place, run):
+            if child.operation_id not in delegated:
+                continue
+            # The last counts: an earlier one was given up for it.
+            ended = child.run_dir.load()
+            if ended.is_over and not ended.unresolved_operations:
+                found[child.operation_id] = _finding(child.run_dir, ended)
+            else:
+                unsure.add(child.operation_id)
+    except AgentrunError:
+        return {}
     return {operation_id: each for operation_id, each in found.items() if operation_id not in unsure}
 
 

@@ -48,7 +48,7 @@ def records(
             continue
         run = record.detail.view.run
         if run.children:
-            record = record._replace(detail=record.detail._replace(children=child_views(place, run)))
+            record = record._replace(detail=record.detail._replace(children=child_views(place, run, on_damage)))
         yield record
 
 

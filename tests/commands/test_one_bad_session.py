@@ -13,12 +13,16 @@ import pytest
 from agentrun.commands import listing
 from agentrun.commands.archiving import pack_all
 from agentrun.commands.checking import check
+from agentrun.commands.children import child_views
+from agentrun.commands.kinship import findings_of_children
 from agentrun.commands.patrol import Patrol
 from agentrun.commands.place import Place
 from agentrun.commands.searching import search
 from agentrun.errors import AgentrunError, Denied
 from agentrun.records.finding import Kind
 from agentrun.records.views import Hit
+from agentrun.states import EventType
+from agentrun.store.inbox import Order
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
 from agentrun.testing import trees
@@ -89,3 +93,24 @@ def test_of_what_is_removed_or_being_made_nothing_is_said(place: Place) -> None:
     assert [each.session_id for each in Patrol(place, told.append).watch(lambda _: True)] == ["lost"]
     assert told == []
     assert place.tree.listed("in-the-making") is None
+
+
+def test_a_session_of_a_child_that_cannot_be_read_does_not_hide_the_parent(place: Place) -> None:
+    tree = place.tree
+    parent = Executor(tree.create_session(session_id="parent"), trees.accept(tree.session("parent")).run_id)
+    began = {"sessionId": "parent", "runId": "run-1", "operationId": "op-2"}
+    parent.ask_model("op-1")
+    for name in ("child", "other"):
+        child = tree.create_session(session_id=name)
+        trees.accept(child, order=Order(parent_run=began))
+        parent.append(EventType.RUN_CHILD_ANNOUNCED, operationId="op-2", sessionId=name, afterSeq=0, actor=trees.ACTOR)
+    parent.start_tool("op-2")
+    parent.append(EventType.TOOL_FINISHED, operationId="op-2", status="unknown", mayHaveEffects=True, attempt=1)
+    parent.die()
+    run = tree.session("parent").run("run-1").load()
+    delegated = run.unresolved_operations[0]._replace(name="delegate")
+    Path(tree.path_of("child"), "messages.jsonl").unlink()
+    told: list[str] = []
+    assert [child.view.run.session_id for child in child_views(place, run, told)] == ["other"]
+    assert "child/messages.jsonl" in told[0]
+    assert findings_of_children(place, run, [delegated]) == {}
