@@ -14,10 +14,10 @@ from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
 from agentrun.errors import AgentrunError, UsageError
 from agentrun.named import NamedTuple
+from agentrun.records.ending import how_it_ended
 from agentrun.records.message import PROMPT
 from agentrun.records.run import Run
 from agentrun.states import RunStatus
-from agentrun.store.closing import how_it_ended
 from agentrun.store.sessions import SessionDir
 
 # Characters of a task that become the title of its session.

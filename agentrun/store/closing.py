@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from agentrun.errors import TransitionRefused
 from agentrun.records.codec import Doc
+from agentrun.records.ending import how_it_ended
 from agentrun.records.lease import Lease
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
+from agentrun.store import layout
 from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
@@ -87,10 +89,19 @@ def finish_queued(writer: Writer, run_dir: RunDir, reason: str | None) -> Run:
     run = run_dir.current(writer)
     payload = _finished_payload(writer, run, RunStatus.CANCELLED, reason, None, 0)
     run = run_dir.append_as_anyone(writer, EventType.RUN_FINISHED, payload)
-    # Nobody has claimed it, so nothing made the run's own directory last yet.
-    run_dir.directory.sync()
+    make_end_last(writer, run_dir, run)
     publish(writer, run_dir, run)
     return run
+
+
+def make_end_last(writer: Writer, run_dir: RunDir, run: Run) -> None:
+    """Syncs the end of a run that is in its log: whoever appended it may not have lived to do so."""
+    run_dir.events.sync()
+    if run.started_at is None:
+        # Nobody has claimed it, so nothing made its directory last yet; a conversation that tells of an end without a
+        # run is taken for damage.
+        run_dir.directory.sync()
+        writer.session.directory.open(layout.RUNS).sync()
 
 
 def publish(writer: Writer, run_dir: RunDir, run: Run) -> None:
@@ -146,25 +157,3 @@ def _append_closing_message(writer: Writer, run_dir: RunDir, run: Run) -> None:
         writer.append_message(run.run_id, "assistant", REPORT, run_dir.report() or "")
     else:
         writer.append_message(run.run_id, "system", ENDED, how_it_ended(run))
-
-
-def how_it_ended(run: Run) -> str:
-    """The words of the session's own message about a run that ended without a report."""
-    said = f"{run.run_id} {_ENDED_WORDS[run.status]}"
-    if run.reason:
-        said += f": {run.reason}"
-    for operation in run.unresolved_operations:
-        remote = f", remote id {operation.remote_id}" if operation.remote_id else ""
-        resource = f", resource {operation.resource}" if operation.resource else ""
-        said += f"\nunresolved: {operation.operation_id} {operation.name} ({operation.status.value}{remote}{resource})"
-    if run.returned_inputs:
-        said += f"\nnot delivered: message {', '.join(map(str, run.returned_inputs))}"
-    return said
-
-
-_ENDED_WORDS = {
-    RunStatus.COMPLETED: "completed",
-    RunStatus.FAILED: "failed",
-    RunStatus.CANCELLED: "was cancelled",
-    RunStatus.TIMED_OUT: "timed out",
-}

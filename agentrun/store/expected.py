@@ -1,4 +1,4 @@
-"""A directory of the tree that has yet to be made, for readers who come before it."""
+"""A directory of the tree that has yet to be made, for those who come before it: readers find nothing in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from agentrun.store.disk import Directory
 
 
 class Expected(Directory):
-    """The directory `name` in `parent` that has yet to be made: readers find nothing in it until it is there."""
+    """The directory `name` in `parent` that has yet to be made: readers find nothing in it until it is there.
+
+    Whoever makes a file in it makes it.
+    """
 
     def __init__(self, parent: Directory, name: str) -> None:
         super().__init__(-1, parent.at(name))
@@ -35,5 +38,7 @@ class Expected(Directory):
         return self.is_there() and super().has(name)
 
     def open_file(self, name: str, flags: int = os.O_RDONLY, *, names: int = 1) -> int | None:
-        """As of any directory; for reading only."""
+        """As of any directory."""
+        if flags & os.O_CREAT:
+            self._parent.make(self._name)
         return super().open_file(name, flags, names=names) if self.is_there() else None

@@ -11,6 +11,7 @@ import io
 from agentrun.ids import run_id
 from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc, encode_document
+from agentrun.records.ending import how_it_ended
 from agentrun.records.event import Event
 from agentrun.records.message import ENDED, PROMPT, REPORT, Message
 from agentrun.records.run import Run, accepted_run
@@ -18,7 +19,6 @@ from agentrun.records.session import Session
 from agentrun.states import EventType, RunStatus
 from agentrun.store import layout
 from agentrun.store.blobs import keep_blob
-from agentrun.store.closing import how_it_ended
 from agentrun.store.disk import Directory
 from agentrun.store.log import Log
 from agentrun.store.staging import Staging

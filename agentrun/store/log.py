@@ -69,6 +69,8 @@ class Log:
         # The size and last number after this handle's own last look; trusted only while the size is still that.
         self._known_size = -1
         self._last_seq = 0
+        # The last number that is known to have been given out, whatever the log still has.
+        self._given_out = 0
 
     @property
     def damage(self) -> list[Damage]:
@@ -107,7 +109,7 @@ class Log:
                 os.ftruncate(fd, size)
             raise translated(error, self.path) from error
         self._known_size += len(line)
-        self._last_seq += 1
+        self._last_seq = max(self._last_seq, self._given_out) + 1
 
     def sync(self) -> None:
         """Makes everything appended so far last through a power cut."""
@@ -125,7 +127,11 @@ class Log:
         """The number that the next record will have; `size` is the length, of one who has just looked in this hold."""
         if size < 0 or size != self._known_size:
             self._catch_up(self._open_for_append())
-        return self._last_seq + 1
+        return max(self._last_seq, self._given_out) + 1
+
+    def go_on_above(self, seq: int) -> None:
+        """Gives out no number up to `seq` any more: records were lost that had them, or may have had."""
+        self._given_out = max(self._given_out, seq)
 
     def last_seq(self) -> int:
         """The number of the last complete line, whether it can be read or not; 0 without any."""

@@ -6,11 +6,12 @@ loaded when one is met.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound
 from agentrun.records.codec import Doc, decode
 from agentrun.records.event import Event
-from agentrun.records.message import Message
 from agentrun.records.run import Run, accepted_run, fold_run
 from agentrun.records.views import RunView
 from agentrun.states import TERMINAL, EventType, OperationStatus, RunStatus
@@ -20,10 +21,11 @@ from agentrun.store.log import Damage, Log, Torn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from agentrun.records.lease import Lease
     from agentrun.records.views import Executor, Late
+    from agentrun.store.traces import Said
 
 E = EventType
 # As many events since the snapshot are read from the end; where there are more, from where the snapshot ends.
@@ -38,7 +40,7 @@ def slot_holder(session: Directory) -> str | None:
 
 
 class RunReader:
-    """A run's directory. `prompt` finds the message that began the run, for when nothing else is there yet."""
+    """A run's directory. `said` is what the conversation says of the run, for when its log tells too little."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class RunReader:
         run_id: str,
         session_directory: Directory,
         directory: Directory,
-        prompt: Callable[[], Message | None],
+        said: Said | None,
     ) -> None:
         self.account = account
         self.session_id = session_id
@@ -55,7 +57,7 @@ class RunReader:
         self.session_directory = session_directory
         self.directory = directory
         self.events = Log(directory, layout.OPERATIONS)
-        self._prompt = prompt
+        self._said = said
         # The fold up to a byte of the log; checked against the log's length before it is trusted.
         self._known: tuple[Run, int] | None = None
 
@@ -89,11 +91,11 @@ class RunReader:
         if snapshot is None:
             return self._fold_all()
         later: list[Event] = []
+        newest = 0
         for event in self.events.backward(self.event):
-            if event.seq <= snapshot.applied_seq:
-                if not later and self.events.last_seq() < snapshot.applied_seq:
-                    break
-                return snapshot.fold(reversed(later))
+            newest = event.seq
+            if newest <= snapshot.applied_seq:
+                break
             later.append(event)
             if len(later) == _FEW:
                 from agentrun.store.bulk import records
@@ -101,8 +103,27 @@ class RunReader:
                 # None of them is kept: it may be ten thousand, with what each of them returned.
                 start = self.events.offset_of(snapshot.applied_seq + 1)
                 return snapshot.fold(records(self.events, self.event, self._many, start))
-        # The log ends before the snapshot does, or is damaged there: the record counts, not the snapshot.
-        return self._fold_all()
+        if not later and newest != snapshot.applied_seq:
+            return self._beyond_log(snapshot)
+        return snapshot.fold(reversed(later))
+
+    def _beyond_log(self, snapshot: Run) -> Run:
+        """The run whose log has no event that can be read as far as its snapshot tells.
+
+        A snapshot is written after the events that it tells of, and lasts after them: events that it tells of and that
+        are not there were lost. What it says of them is all that is known. (The first is known from the prompt.)
+        """
+        last = self.events.last_seq()
+        lost = snapshot.applied_seq - max(last, 1)
+        if lost <= 0:
+            return self._fold_all() if last == 0 else snapshot
+        run = snapshot
+        if last > 0:
+            with suppress(CorruptRecord):
+                told = self._fold_all()
+                # The first terminal record is final, whatever else is told.
+                run = told._replace(applied_seq=snapshot.applied_seq, extra=snapshot.extra) if told.is_over else run
+        return run._replace(unread_events=max(snapshot.unread_events, lost))
 
     def snapshot(self) -> Run | None:
         """What `run.json` says; None if it is missing or no snapshot of this run."""
@@ -160,7 +181,8 @@ class RunReader:
         status = run.status
         if executor == "lost" and status is not RunStatus.CANCELLING:
             status = RunStatus.RECONCILING
-            run = run._replace(unread_events=self.unread(run))
+            unread = self.unread(run) or (1 if self.trace_beyond(run) else 0)
+            run = run._replace(unread_events=unread)
         overdue = self.is_used_up(run) if executor == "lost" else _is_overdue(run)
         if status is not RunStatus.QUEUED:
             late = self._lateness(run) if executor == "frozen" else None
@@ -181,7 +203,7 @@ class RunReader:
         """Whether that run of the same session has; False where that cannot be told."""
         try:
             directory = self.session_directory.open(layout.RUNS).open(run_id)
-            other = RunReader(self.account, self.session_id, run_id, self.session_directory, directory, lambda: None)
+            other = RunReader(self.account, self.session_id, run_id, self.session_directory, directory, None)
             return other.executor_of(other.load()) == "lost"
         except (NotFound, CorruptRecord):
             return False
@@ -206,6 +228,23 @@ class RunReader:
         The first does not count: the line of the prompt says the same.
         """
         return run.unread_events + max(self.events.last_seq() - max(run.applied_seq, 1), 0)
+
+    def trace_beyond(self, run: Run) -> str | None:
+        """What shows that the run went further than its events tell, which were lost then; None if nothing does."""
+        from agentrun.store.traces import trace_beyond  # here: only asked of a run that nobody drives
+
+        found = trace_beyond(self, run, self._said)
+        # Somebody may have appended since `run` was read, and what was found followed from that.
+        return found if self.events.last_seq() <= max(run.applied_seq, 1) else None
+
+    def is_made(self) -> bool:
+        """Whether its first event was appended, even if it is damaged or lost by now: else the next writer makes it."""
+        if self.events.last_seq() > 0:
+            return True
+        try:
+            return self.load().applied_seq > 0
+        except CorruptRecord:
+            return False
 
     def is_driven(self, run: Run) -> bool:
         """Whether some executor has the run: by its lock; where one that was fenced out keeps that, by its lease."""
@@ -283,15 +322,25 @@ class RunReader:
         return read_blob(self.directory, layout.BLOBS, sha256)
 
     def _fold_all(self) -> Run:
+        run = self._told_by_events()
+        if run.is_over or run.applied_seq == 0 or self.trace_beyond(run) is None:
+            return run
+        from agentrun.store.traces import as_begun
+
+        return as_begun(self, run)
+
+    def _told_by_events(self) -> Run:
         first = next(self.all_events(), None)
         if first is None or first.type != E.RUN_ACCEPTED:
-            prompt = self._prompt()
+            prompt = self._said.prompt() if self._said is not None else None
             if prompt is not None:
                 from agentrun.records.acceptance import first_event
 
                 # The message has accepted it. The event that follows from that is missing, and appended by the next
-                # writer, or damaged.
+                # writer, or it is damaged or lost.
                 begun = accepted_run(first_event(self.account, prompt))
+                if first is None and self.events.last_seq() == 0:
+                    return self._without_log(begun)
                 run = begun._replace(applied_seq=0).fold(self.all_events())
                 # That one event is known all the same.
                 return run._replace(unread_events=max(run.unread_events - 1, 0))
@@ -300,6 +349,12 @@ class RunReader:
         except ValueError as error:
             path = self.directory.at(layout.OPERATIONS)
             raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error
+
+    def _without_log(self, accepted: Run) -> Run:
+        from agentrun.store.traces import run_without_log  # here: a log that is not there is rare
+
+        assert self._said is not None  # it has told of the prompt
+        return run_without_log(self, accepted, self._said)
 
 
 def _is_overdue(run: Run) -> bool:

@@ -102,7 +102,7 @@ def answered_payload(run: Run, answer: Message) -> Doc:
 
 
 def make_run_again(writer: Writer, run_id: str) -> None:
-    """Makes an accepted run that is not there, from the line of its prompt."""
+    """Makes an accepted run that is not there, from the line of its prompt; not one of which events were lost."""
     if writer.session.has_run(run_id):
         return
     prompt = writer.session.prompt_of(run_id)
@@ -131,8 +131,8 @@ def _redo_run(writer: Writer, run_dir: RunDir) -> None:
     elif run.is_over:
         holds_slot = writer.session.active() == run.run_id
         if holds_slot or (run.started_at is None and writer.closing_message(run) is None):
-            # Whoever appended the end may not have lived to sync it; what follows must not outlive it.
-            run_dir.events.sync()
+            # What follows must not outlive it.
+            closing.make_end_last(writer, run_dir, run)
             closing.publish(writer, run_dir, run)
     elif run.status is RunStatus.WAITING_INPUT:
         _redo_waiting(writer, run_dir, run)

@@ -17,6 +17,7 @@ from agentrun.records.event import Event, beginning_of
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import layout
+from agentrun.store.aside import keep_aside
 from agentrun.store.reading import RunReader
 
 TYPE_CHECKING = False
@@ -75,15 +76,18 @@ class RunDir(RunReader):
         return self._heeding_stop(self._caught_up(), held)
 
     def check_whole(self, held: Held) -> None:
-        """Raises CorruptRecord if events of the run cannot be read, and no snapshot tells what they said.
+        """Raises CorruptRecord if events of the run are damaged or lost.
 
         What they began is not known: an action that is begun again may happen twice.
         """
-        unread = self.unread(self.current(held))
-        if unread:
+        run = self.current(held)
+        unread = self.unread(run)
+        trace = None if unread else self.trace_beyond(run)
+        if unread or trace:
             path = self.events.path
+            what = f"{unread} of its events cannot be read" if unread else f"events of it are not there, though {trace}"
             raise CorruptRecord(
-                f"{path}: {unread} of its events cannot be read; what they began is not known, so it does not go on",
+                f"{path}: {what}; what they began is not known, so it does not go on",
                 path=path,
                 offset=self.events.damage[0].offset if self.events.damage else 0,
                 hint=f"see what is damaged: agentrun check {self.session_id}\nend it with: agentrun cancel {self.name}",
@@ -264,6 +268,8 @@ class RunDir(RunReader):
         """Appends to the log that `run` was caught up with in this hold."""
         log = self.events
         seq = log.next_seq(self._offset)
+        if seq <= run.applied_seq:
+            seq = self._above_lost(run)
         under = run.generation if generation is None else generation
         event = Event(self.session_id, self.run_id, seq, kind.value, clock.timestamp(), under, payload)
         moved = run.apply(event)
@@ -283,6 +289,17 @@ class RunDir(RunReader):
         if self.on_event is not None:
             self._tell(event)
         return moved
+
+    def _above_lost(self, run: Run) -> int:
+        """The number of the next event of a run of which the last events are lost: none of theirs is used again.
+
+        Only the snapshot tells of them, and the next one is written over it: a copy stays.
+        """
+        snapshot = self.directory.read(layout.RUN)
+        if snapshot is not None:
+            keep_aside(self.directory, layout.damaged_name(layout.RUN, 0), snapshot)
+        self.events.go_on_above(run.applied_seq)
+        return self.events.next_seq()
 
     def _make_last(self) -> None:
         if self._lasting != self._offset:

@@ -19,6 +19,7 @@ from agentrun.store.disk import Directory
 from agentrun.store.log import Damage, Log, Torn
 from agentrun.store.reading import slot_holder
 from agentrun.store.runs import RunDir
+from agentrun.store.traces import Said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class SessionDir:
 
             # Accepted, and its directory was not made or did not last: the next writer makes it.
             directory = Expected(runs, run_id)
-        return RunDir(self.account, self.session_id, run_id, self.directory, directory, lambda: self.prompt_of(run_id))
+        return RunDir(self.account, self.session_id, run_id, self.directory, directory, Said(self, run_id))
 
     def _missing(self, run_id: str) -> NotFound:
         return NotFound(
@@ -257,9 +258,9 @@ class SessionDir:
         )
 
     def has_run(self, run_id: str) -> bool:
-        """Whether the run is there with at least its first event, even a damaged one."""
+        """Whether the run is there with at least its first event, even one that is damaged or lost."""
         try:
-            return self.run(run_id).events.last_seq() > 0
+            return self.run(run_id).is_made()
         except NotFound:
             return False
 

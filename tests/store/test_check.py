@@ -232,7 +232,7 @@ CASES = [
     Case(a_torn_event, {K.TORN}),
     Case(no_snapshot, {K.SNAPSHOT}),
     Case(another_snapshot, {K.SNAPSHOT}),
-    Case(a_snapshot_ahead, {K.SNAPSHOT}),
+    Case(a_snapshot_ahead, {K.MISSING}, {K.MISSING}, True),
     Case(no_report, {K.PUBLICATION}),
     Case(another_report, {K.PUBLICATION}),
     Case(a_report_of_a_cancelled_run, {K.IMPOSSIBLE}, {K.IMPOSSIBLE}, True),

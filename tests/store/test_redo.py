@@ -467,22 +467,26 @@ def test_unknown_fields_survive_in_what_is_written_again(session: SessionDir) ->
     executor.die()
 
 
-def test_a_log_that_ends_before_the_snapshot_counts_and_no_number_is_passed_over_in_silence(
-    session: SessionDir,
-) -> None:
-    """A record survived that its cause did not: what is appended next must be seen by everyone."""
+def test_numbers_of_events_that_only_the_snapshot_tells_of_are_not_used_again(session: SessionDir) -> None:
+    """A snapshot never outlives its cause, so the log was cut. Promise 3."""
     executor = Executor(session, trees.accept(session).run_id)
     executor.deliver()
     executor.ask_model()
     executor.ask()
-    cut_last_line(run_path(session, "run-1", "operations.jsonl"))
+    log, path = run_path(session, "run-1", "operations.jsonl"), run_path(session, "run-1", "run.json")
+    snapshot, told = path.read_bytes(), len(types(session, "run-1"))
+    cut_last_line(log, 2)
     executor.die()
-    fresh = session.another()
-    assert fresh.run("run-1").load().status is RunStatus.RUNNING
-    assert trees.cancel(fresh, "run-1").status is RunStatus.CANCELLING
-    again = session.another().run("run-1").load()
-    assert again.status is RunStatus.CANCELLING
-    assert again.applied_seq == len(types(session, "run-1"))
+    view = session.another().run("run-1").view()
+    assert (view.status, view.executor, view.run.unread_events) == (RunStatus.RECONCILING, "lost", 2)
+    assert trees.cancel(session.another(), "run-1").status is RunStatus.CANCELLING
+    seqs = [event.seq for event in session.another().run("run-1").all_events()]
+    assert seqs == [*range(1, told - 1), told + 1]
+    assert run_path(session, "run-1", "run.json.damaged-0").read_bytes() == snapshot
+    for _ in range(2):
+        again = session.another().run("run-1").load()
+        assert (again.status, again.applied_seq, again.unread_events) == (RunStatus.CANCELLING, told + 1, 2)
+        path.unlink(missing_ok=True)
 
 
 def test_a_damaged_line_of_the_end_does_not_bring_a_completed_run_back(session: SessionDir) -> None:

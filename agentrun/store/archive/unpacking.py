@@ -196,9 +196,13 @@ def _check_session(session: SessionDir, path: str) -> None:
     begun = session.newest_prompt()
     # Also one that was accepted and is not there: the next writer would make it.
     for run_id in {*session.run_ids(), *(Writer.queue_of(begun) if begun else ())}:
-        if not session.run(run_id).load().is_over:
+        run_dir = session.run(run_id)
+        run = run_dir.load()
+        # An end that no event tells is known from files that may be lost as well.
+        if not run.is_over or run.applied_seq > run_dir.events.last_seq():
+            left = "has lost events" if run.is_over else "is not over"
             raise Denied(
-                f"{path}: {session.session_id}/{run_id} is not over; imported, it could be executed a second time",
+                f"{path}: {session.session_id}/{run_id} {left}; imported, it could be executed a second time",
                 session_id=session.session_id,
                 run_id=run_id,
             )

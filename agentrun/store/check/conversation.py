@@ -13,7 +13,7 @@ from agentrun.records.finding import Finding, Kind
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.store import inbox, layout
 from agentrun.store.check.records import look_at_kinds, look_at_log
-from agentrun.store.check.run import look_at_blobs, look_at_run
+from agentrun.store.check.run import look_at_blobs, look_at_run, lost_log
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
@@ -130,9 +130,11 @@ def _look_at_runs(session: SessionDir, conversation: _Conversation) -> Iterator[
     there = session.run_ids()
     for run_id in sorted(conversation.prompts.keys() - set(there), key=lambda each: ids.run_number(each) or 0):
         path = f"{session.directory.at(layout.RUNS)}/{run_id}"
-        # An older one was there, and had ended: made again it would be queued, and nobody asked for that.
-        kind = Kind.RUN if run_id in conversation.newest_queue else Kind.MISSING
-        yield Finding(kind, path, "was accepted and is not there", run_id=run_id)
+        if session.has_run(run_id):
+            # It is not made again: it would be queued, and nobody asked for that.
+            yield lost_log(f"{path}/{layout.OPERATIONS}")._replace(run_id=run_id)
+        else:
+            yield Finding(Kind.RUN, path, "was accepted and is not there", run_id=run_id)
     for run_id in reversed(there):
         try:
             yield from look_at_run(session.run(run_id), conversation.may_tell_end_of(run_id))

@@ -76,10 +76,14 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
     ]
     findings += look_at_kinds(run_dir.directory, (layout.SCRATCH,), (layout.DRAFT, layout.LEASE))
     findings += _look_at_lease(run_dir)
-    run = replay.run
-    if any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings):
+    run, lost = replay.run, _lost(run_dir, replay)
+    is_damaged = any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings)
+    if not lost and not is_damaged and run is not None:
+        lost = _cut(run_dir, run)
+    if lost or is_damaged:
         # Of a damaged record the snapshot knows more than can be read again, and what follows may only seem impossible.
         run = run_dir.load()
+        findings += lost
     else:
         findings += _look_at_snapshot(run_dir, replay)
         findings += [
@@ -94,6 +98,32 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
     ]
     for finding in findings:
         yield finding._replace(session_id=run_dir.session_id, run_id=run_dir.run_id)
+
+
+def lost_log(path: str) -> Finding:
+    """The finding of a run that was begun and has no event any more; `path` is that of its log."""
+    return Finding(Kind.MISSING, path, "its events are not there, though it was begun")
+
+
+def _lost(run_dir: RunDir, replay: _Replay) -> list[Finding]:
+    """Events that were there and are not there, with nothing in their place: what else is there tells of them."""
+    path, last = run_dir.events.path, run_dir.events.last_seq()
+    told = replay.snapshot.applied_seq if replay.snapshot else 0
+    if told > max(last, 1):
+        which = f"event {told} is" if told == last + 1 else f"events {last + 1} to {told} are"
+        return [Finding(Kind.MISSING, path, f"{which} not there, though {layout.RUN} tells of them")]
+    if last == 0:
+        return [lost_log(path)] if run_dir.is_made() else []
+    return []
+
+
+def _cut(run_dir: RunDir, run: Run) -> list[Finding]:
+    """As `_lost`, of a run whose events, all that there are, tell of `run`."""
+    trace = run_dir.trace_beyond(run)
+    if trace is None:
+        return []
+    said = f"events behind number {run.applied_seq} are not there, though {trace}"
+    return [Finding(Kind.MISSING, run_dir.events.path, said)]
 
 
 def look_at_blobs(parent: Directory, folder: str, names: Iterable[str]) -> Iterator[Finding]:
