@@ -13,6 +13,7 @@ from itertools import count
 from agentrun.errors import CorruptRecord, StorageFailed
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, decode, encode_line
+from agentrun.store.aside import keep_aside
 from agentrun.store.disk import Directory, data_sync, speaking_of, sync_for_reading, translated, write_all
 from agentrun.store.layout import torn_name
 from agentrun.store.numbers import is_overwritten, last_begun, seq_of
@@ -297,11 +298,7 @@ class Log:
             write_all(fd, b"\n")
             data_sync(fd)
             return size + 1
-        name = torn_name(self.name, end)
-        # An earlier writer may have died between keeping these bytes and cutting them off: then they are kept twice.
-        while self.directory.stat(name) is not None:
-            name += "-again"
-        self.directory.replace(name, torn)
+        keep_aside(self.directory, torn_name(self.name, end), torn)
         os.ftruncate(fd, end)
         data_sync(fd)
         return end

@@ -316,6 +316,27 @@ def test_a_report_that_somebody_changed_is_kept_beside_the_delivered_one(tree: T
     assert run_path(session, "run-1", "report.md.damaged-0").read_text() == "All is lost.\n"
 
 
+def test_what_was_kept_once_is_never_replaced(tree: Tree, session: SessionDir) -> None:
+    """Promise 18: each repair keeps what it finds, and the same bytes once."""
+    messages, report = path_of(session, "messages.jsonl"), run_path(session, "run-1", "report.md")
+    (blob,) = run_path(session, "run-1", "blobs").iterdir()
+    whole = messages.read_bytes()
+    texts = ["first", "another", "third", "another"]
+    for text in texts:
+        report.write_text(text)
+        messages.write_bytes(text.encode().ljust(whole.index(b"\n"), b"\0") + whole[whole.index(b"\n") :])
+        look(tree, repair=True)
+        blob.write_text(text)
+        look(tree, repair=True)
+        assert {each.kind for each in look(tree)} == {K.SET_ASIDE}
+    for path in (messages, report, blob):
+        kept = sorted(path.parent.glob(f"{path.name}.damaged-0*"))
+        assert [each.name.removeprefix(path.name) for each in kept] == [
+            ".damaged-0", ".damaged-0-again", ".damaged-0-again-2",
+        ]  # fmt: skip
+        assert [each.read_text().rstrip("\0") for each in kept] == texts[:3]
+
+
 def test_a_repaired_snapshot_has_the_bytes_that_it_had(tree: Tree, session: SessionDir) -> None:
     path = run_path(session, "run-2", "run.json")
     before = path.read_bytes()

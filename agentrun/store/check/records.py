@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from agentrun.errors import Denied
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import layout
+from agentrun.store.aside import kept_as
 from agentrun.store.disk import Directory
 from agentrun.store.log import Damage, Log, Torn
 
@@ -70,9 +71,8 @@ def look_at_kinds(parent: Directory, directories: Iterable[str], files: Iterable
 
 
 def _damaged(log: Log, damage: Damage) -> Finding:
-    aside = layout.damaged_name(log.name, damage.offset)
-    if log.directory.stat(aside) is not None and log.directory.read(aside) == log.bytes_at(
-        damage.offset, damage.length
-    ):
+    name = layout.damaged_name(log.name, damage.offset)
+    aside = kept_as(log.directory, name, log.bytes_at(damage.offset, damage.length))
+    if aside is not None:
         return Finding(Kind.SET_ASIDE, log.path, f"damaged, kept in {aside}", damage.offset, damage.length)
     return Finding(Kind.DAMAGED, log.path, damage.reason, damage.offset, damage.length)

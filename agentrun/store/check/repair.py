@@ -8,6 +8,7 @@ from contextlib import suppress
 from agentrun.errors import AgentrunError
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import closing, inbox, layout
+from agentrun.store.aside import keep_aside
 from agentrun.store.blobs import is_digest
 from agentrun.store.check.conversation import look_at_session
 from agentrun.store.log import Log
@@ -63,7 +64,7 @@ def _publish(writer: Writer, run_dir: RunDir) -> None:
         and run_dir.directory.sha256(layout.REPORT) != run.report.get("sha256")
     ):
         # What lies there is not what was delivered, and not ours to throw away.
-        run_dir.directory.replace(layout.damaged_name(layout.REPORT, 0), found)
+        keep_aside(run_dir.directory, layout.damaged_name(layout.REPORT, 0), found)
     closing.publish(writer, run_dir, run)
 
 
@@ -78,7 +79,7 @@ def _restore_report(run_dir: RunDir) -> None:
     if damaged is not None:
         if blobs.sha256(name) == name:
             return  # it is about other bytes
-        blobs.replace(layout.damaged_name(name, 0), damaged)
+        keep_aside(blobs, layout.damaged_name(name, 0), damaged)
     blobs.replace(name, run_dir.directory.read(layout.REPORT) or b"")
 
 
@@ -86,7 +87,7 @@ def _keep_aside(log: Log, finding: Finding) -> None:
     assert finding.offset is not None
     assert finding.length is not None
     data = log.bytes_at(finding.offset, finding.length)
-    log.directory.replace(layout.damaged_name(log.name, finding.offset), data)
+    keep_aside(log.directory, layout.damaged_name(log.name, finding.offset), data)
 
 
 def _log_of(session: SessionDir, run_id: str | None) -> Log:
