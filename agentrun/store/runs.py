@@ -170,9 +170,16 @@ class RunDir(RunReader):
         self.directory.replace(layout.RUN, data, durable=durable)
 
     def rewrite_snapshot(self, held: Held) -> None:
-        """Writes `run.json` as all events tell it, whatever it says now."""
-        self._run = self._fold_all()
-        self._offset = self.events.size()
+        """Writes `run.json` as all events tell it, whatever it says now; fields of other versions stay in it.
+
+        A copy of one from which the events do not lead to what the run is now is kept.
+        """
+        snapshot, run = self.snapshot(), self._fold_all()
+        if snapshot is not None:
+            run = run._replace(extra=snapshot.extra)
+        if snapshot is None or snapshot.fold(self.all_events()) != run:
+            self._keep_snapshot()
+        self._run, self._offset = run, self.events.size()
         self.write_snapshot(held)
 
     def write_draft(self, lease: Lease, held: Held, text: str, *, fresh: bool) -> None:
@@ -295,11 +302,14 @@ class RunDir(RunReader):
 
         Only the snapshot tells of them, and the next one is written over it: a copy stays.
         """
-        snapshot = self.directory.read(layout.RUN)
-        if snapshot is not None:
-            keep_aside(self.directory, layout.damaged_name(layout.RUN, 0), snapshot)
+        self._keep_snapshot()
         self.events.go_on_above(run.applied_seq)
         return self.events.next_seq()
+
+    def _keep_snapshot(self) -> None:
+        data = self.directory.read(layout.RUN)
+        if data is not None:
+            keep_aside(self.directory, layout.damaged_name(layout.RUN, 0), data)
 
     def _make_last(self) -> None:
         if self._lasting != self._offset:

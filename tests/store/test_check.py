@@ -345,6 +345,26 @@ def test_a_repaired_snapshot_has_the_bytes_that_it_had(tree: Tree, session: Sess
     assert path.read_bytes() == before
 
 
+def test_a_repaired_snapshot_keeps_what_other_versions_wrote_and_a_copy_stays(tree: Tree, session: SessionDir) -> None:
+    path = run_path(session, "run-1", "run.json")
+    doc = json.loads(path.read_text()) | {"zzFuture": [1, {"a": None}]}
+    path.write_text(json.dumps(doc | {"status": "failed"}))
+    wrong = path.read_bytes()
+    look(tree, repair=True)
+    assert json.loads(path.read_text()) == doc
+    assert run_path(session, "run-1", "run.json.damaged-0").read_bytes() == wrong
+    # One that is only older was true: nothing is kept of it.
+    trees.accept(session)
+    path = run_path(session, "run-4", "run.json")
+    older = path.read_bytes()
+    trees.cancel(session, "run-4")
+    newer = path.read_bytes()
+    path.write_bytes(older)
+    assert [each.kind for each in look(tree, repair=True)] == [K.SNAPSHOT]
+    assert path.read_bytes() == newer
+    assert list(path.parent.glob("*.damaged-*")) == []
+
+
 def test_a_key_whose_hint_was_lost_is_known_again(tree: Tree, session: SessionDir) -> None:
     no_keys(session)
     look(tree, repair=True)
