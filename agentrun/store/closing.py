@@ -106,6 +106,7 @@ def make_end_last(writer: Writer, run_dir: RunDir, run: Run) -> None:
 
 def publish(writer: Writer, run_dir: RunDir, run: Run) -> None:
     """Does what follows from the end of `run`, as far as it has not been done."""
+    writer.heed_numbers(run)
     if run.report is not None:
         run_dir.write_report(writer, run.report)
     if writer.closing_message(run) is None:

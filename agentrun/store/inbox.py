@@ -6,8 +6,10 @@ Each is one line that is durable before anybody is told; which kind of input a t
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from agentrun import ids
-from agentrun.errors import ImpossibleMode, KeyReused, SeqDiffers
+from agentrun.errors import CorruptRecord, ImpossibleMode, KeyReused, SeqDiffers
 from agentrun.named import NamedTuple
 from agentrun.records.attachment import Attachment
 from agentrun.records.codec import Doc, decode, encode_document
@@ -15,6 +17,7 @@ from agentrun.records.message import ANSWER, COMPACT, PROMPT, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import closing, layout
+from agentrun.store.disk import Directory
 from agentrun.store.redo import answered_payload, make_run
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
@@ -88,7 +91,19 @@ def seq_of_key(session: SessionDir, key: str) -> int | None:
     """The number of the message that `key` stands on, as far as the hint tells: it is checked against the message."""
     if session.directory.stat(layout.KEYS) is None:
         return None
-    data = session.directory.open(layout.KEYS).read(_hint_name(key))
+    return _seq_in(session.directory.open(layout.KEYS), _hint_name(key))
+
+
+def newest_key(session: SessionDir) -> int:
+    """The highest number that any key's hint tells; 0 without one. The message need not have come."""
+    if session.directory.stat(layout.KEYS) is None:
+        return 0
+    keys = session.directory.open(layout.KEYS)
+    return max((_seq_in(keys, name) or 0 for name in keys.names() if ids.is_sha256(name)), default=0)
+
+
+def _seq_in(keys: Directory, name: str) -> int | None:
+    data = keys.read(name)
     try:
         seq = decode(data).get("seq") if data else None
     except ValueError:
@@ -189,9 +204,11 @@ def _append(writer: Writer, run_id: str, mode: str, said: Input, **fields: objec
 def _next_run_id(writer: Writer) -> str:
     prompt = writer.newest_prompt()
     number = (ids.run_number(prompt.run_id) or 0) + 1 if prompt else 1
-    # The line of a prompt may be damaged; its run's number is not free for that.
+    # The line of a prompt may be damaged or lost; its run's number is not free for that, and neither is its own.
     runs = writer.session.directory.open(layout.RUNS)
     while runs.stat(ids.run_id(number)) is not None:
+        with suppress(CorruptRecord):
+            writer.heed_numbers(writer.session.run(ids.run_id(number)).load())
         number += 1
     return ids.run_id(number)
 

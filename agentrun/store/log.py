@@ -68,10 +68,9 @@ class Log:
         self._damage: dict[int, Damage] = {}
         self._fd: int | None = None
         # The size and last number after this handle's own last look; trusted only while the size is still that.
-        self._known_size = -1
-        self._last_seq = 0
-        # The last number that is known to have been given out, whatever the log still has.
-        self._given_out = 0
+        self._known_size, self._last_seq = -1, 0
+        # The last number known to have been given out, and how many more may have been if its record is lost.
+        self._given_out = self._unsure = 0
 
     @property
     def damage(self) -> list[Damage]:
@@ -110,7 +109,7 @@ class Log:
                 os.ftruncate(fd, size)
             raise translated(error, self.path) from error
         self._known_size += len(line)
-        self._last_seq = max(self._last_seq, self._given_out) + 1
+        self._last_seq = self._seq_behind()
 
     def sync(self) -> None:
         """Makes everything appended so far last through a power cut."""
@@ -128,11 +127,12 @@ class Log:
         """The number that the next record will have; `size` is the length, of one who has just looked in this hold."""
         if size < 0 or size != self._known_size:
             self._catch_up(self._open_for_append())
-        return max(self._last_seq, self._given_out) + 1
+        return self._seq_behind()
 
-    def go_on_above(self, seq: int) -> None:
-        """Gives out no number up to `seq` any more: records were lost that had them, or may have had."""
+    def go_on_above(self, seq: int, unsure: int = 0) -> None:
+        """Gives out no number up to `seq`, which a record had; if that was lost, nor the `unsure` numbers behind it."""
         self._given_out = max(self._given_out, seq)
+        self._unsure = max(self._unsure, unsure)
 
     def last_seq(self) -> int:
         """The number of the last complete line, whether it can be read or not; 0 without any."""
@@ -251,6 +251,10 @@ class Log:
             self._synced = state
 
     # --- below
+
+    def _seq_behind(self) -> int:
+        known = self._given_out
+        return self._last_seq + 1 if self._last_seq >= known else known + self._unsure + 1
 
     def _open_for_append(self) -> int:
         if self._fd is None or not self._writable:

@@ -1,8 +1,12 @@
-"""Which numbers stand in the lines of a log, the damaged ones included: none of them is given out again."""
+"""Which numbers the lines of a log have, or had before they were damaged or lost: none of them is given out again."""
 
 from __future__ import annotations
 
 from agentrun.records.codec import decode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.run import Run
 
 
 def seq_of(line: bytes) -> int | None:
@@ -26,3 +30,8 @@ def is_overwritten(tail: bytes) -> bool:
     """Whether these are whole records, each with a NUL byte where its newline was: no append leaves that behind."""
     *records, rest = tail.split(b"\0")
     return bool(records) and not rest and all(seq_of(record) is not None for record in records)
+
+
+def newest_message_of(run: Run) -> int:
+    """The highest number of a message that `run` tells of: each was durable before an event named it."""
+    return max((run.message_seq, *run.delivered_inputs, *run.returned_inputs))

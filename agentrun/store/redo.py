@@ -126,6 +126,7 @@ def _free_useless_slot(writer: Writer) -> None:
 
 def _redo_run(writer: Writer, run_dir: RunDir) -> None:
     run = run_dir.current(writer)
+    writer.heed_numbers(run)
     if run.status is RunStatus.QUEUED and run.ending is not None:
         closing.finish_queued(writer, run_dir, run.reason)
     elif run.is_over:

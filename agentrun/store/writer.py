@@ -11,6 +11,7 @@ from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.store import layout
 from agentrun.store.locks import Held
+from agentrun.store.numbers import newest_message_of
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 
@@ -25,6 +26,8 @@ class Writer(Held):
 
     # Looked up once: as long as the lock is held, nobody else appends.
     _newest_prompt: Message | None = None
+    # How many runs were asked for the messages that they tell of.
+    _heeded = 0
 
     def __init__(self, session: SessionDir) -> None:
         self.session = session
@@ -39,6 +42,12 @@ class Writer(Held):
         log.sync()
         self._newest_prompt = None
         return message._replace(seq=doc["seq"])
+
+    def heed_numbers(self, run: Run) -> None:
+        """Sees to it that no number of a message that `run` tells of is given out again, even if the line is lost."""
+        self._heeded += 1
+        # Of the messages behind it, no run tells of those about its end, and of a question that waits.
+        self.session.messages.go_on_above(newest_message_of(run), self._heeded + 1)
 
     def newest_prompt(self) -> Message | None:
         """The last prompt of this session."""

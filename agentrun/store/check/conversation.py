@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from agentrun import ids
 from agentrun.errors import AgentrunError, CorruptRecord, Denied, LockHeld, SessionHeld, TimeRanOut
@@ -14,6 +15,7 @@ from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.store import inbox, layout
 from agentrun.store.check.records import look_at_kinds, look_at_log
 from agentrun.store.check.run import look_at_blobs, look_at_run, lost_log
+from agentrun.store.numbers import newest_message_of
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
@@ -97,6 +99,7 @@ def look_once(session: SessionDir) -> list[Finding]:
     conversation = _Conversation(session, copied)
     try:
         findings += look_at_log(session.messages, session.every_entry(), lambda message: message.seq, conversation.keep)
+        findings += _lost_messages(session)
     except CorruptRecord:
         findings.append(Finding(Kind.MISSING, session.messages.path, "the conversation is not there"))
     conversation.is_whole = not any(finding.kind in _INCOMPLETE for finding in findings)
@@ -106,6 +109,22 @@ def look_once(session: SessionDir) -> list[Finding]:
     findings += _look_at_slot(session, conversation)
     findings += _look_at_names(session)
     return [finding._replace(session_id=session.session_id) for finding in findings]
+
+
+def _lost_messages(session: SessionDir) -> Iterator[Finding]:
+    """Messages at the end of the conversation that are not there, though a run or a key tells of them."""
+    last = told = session.messages.last_seq()
+    who = ""
+    for run_id in session.run_ids():
+        with suppress(AgentrunError):  # the look at the run says so
+            seq = newest_message_of(session.run(run_id).load())
+            told, who = max((told, who), (seq, run_id))
+    # The hint of a key is written before its message, which may not have come.
+    seq = inbox.newest_key(session) - 1
+    told, who = max((told, who), (seq, f"a file in {layout.KEYS}/"))
+    if told > last:
+        said = f"ends with number {last}, though {who} tells of message {told}"
+        yield Finding(Kind.MISSING, session.messages.path, said)
 
 
 def _look_at_document(session: SessionDir) -> tuple[list[Finding], int]:
