@@ -13,7 +13,6 @@ from itertools import count
 from agentrun.errors import CorruptRecord, StorageFailed
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, decode, encode_line
-from agentrun.store.aside import keep_aside
 from agentrun.store.disk import Directory, data_sync, speaking_of, sync_for_reading, translated, write_all
 from agentrun.store.layout import torn_name
 from agentrun.store.numbers import is_overwritten, last_begun, seq_of
@@ -253,8 +252,7 @@ class Log:
     # --- below
 
     def _seq_behind(self) -> int:
-        known = self._given_out
-        return self._last_seq + 1 if self._last_seq >= known else known + self._unsure + 1
+        return self._last_seq + 1 if self._last_seq >= self._given_out else self._given_out + self._unsure + 1
 
     def _open_for_append(self) -> int:
         if self._fd is None or not self._writable:
@@ -302,6 +300,8 @@ class Log:
             write_all(fd, b"\n")
             data_sync(fd)
             return size + 1
+        from agentrun.store.aside import keep_aside  # here: hardly any log is torn
+
         keep_aside(self.directory, torn_name(self.name, end), torn)
         os.ftruncate(fd, end)
         data_sync(fd)

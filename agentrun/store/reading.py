@@ -6,8 +6,6 @@ loaded when one is met.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound
 from agentrun.records.codec import Doc, decode
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from agentrun.records.lease import Lease
     from agentrun.records.views import Executor, Late
-    from agentrun.store.traces import Said
+    from agentrun.store.sessions import Said
 
 E = EventType
 # As many events since the snapshot are read from the end; where there are more, from where the snapshot ends.
@@ -119,10 +117,13 @@ class RunReader:
             return self._fold_all() if last == 0 else snapshot
         run = snapshot
         if last > 0:
-            with suppress(CorruptRecord):
+            try:
                 told = self._fold_all()
+            except CorruptRecord:
+                told = snapshot
+            if told.is_over:
                 # The first terminal record is final, whatever else is told.
-                run = told._replace(applied_seq=snapshot.applied_seq, extra=snapshot.extra) if told.is_over else run
+                run = told._replace(applied_seq=snapshot.applied_seq, extra=snapshot.extra)
         return run._replace(unread_events=max(snapshot.unread_events, lost))
 
     def snapshot(self) -> Run | None:

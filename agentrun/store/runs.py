@@ -17,7 +17,6 @@ from agentrun.records.event import Event, beginning_of
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import layout
-from agentrun.store.aside import keep_aside
 from agentrun.store.reading import RunReader
 
 TYPE_CHECKING = False
@@ -309,6 +308,8 @@ class RunDir(RunReader):
     def _keep_snapshot(self) -> None:
         data = self.directory.read(layout.RUN)
         if data is not None:
+            from agentrun.store.aside import keep_aside
+
             keep_aside(self.directory, layout.damaged_name(layout.RUN, 0), data)
 
     def _make_last(self) -> None:

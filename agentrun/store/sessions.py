@@ -11,7 +11,7 @@ import os
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound, SessionHeld
 from agentrun.records.codec import Doc, check_version, decode
-from agentrun.records.message import COMPACT, PROMPT, Message
+from agentrun.records.message import COMPACT, ENDED, PROMPT, QUESTION, REPORT, Message
 from agentrun.records.session import Session
 from agentrun.store import layout
 from agentrun.store.activity import Activity
@@ -19,7 +19,6 @@ from agentrun.store.disk import Directory
 from agentrun.store.log import Damage, Log, Torn
 from agentrun.store.reading import slot_holder
 from agentrun.store.runs import RunDir
-from agentrun.store.traces import Said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,3 +278,29 @@ class SessionDir:
         """When the session last changed, by its newest message or else its making."""
         newest = next(self.messages_backward(), None)
         return newest.at if newest else (document or self.read()).created_at
+
+
+class Said:
+    """What the conversation says of a run."""
+
+    __slots__ = ("_run_id", "_session")
+
+    def __init__(self, session: SessionDir, run_id: str) -> None:
+        self._session = session
+        self._run_id = run_id
+
+    def prompt(self) -> Message | None:
+        """The message that began the run."""
+        return self._session.prompt_of(self._run_id)
+
+    def last_word(self, since: int) -> Message | None:
+        """The newest message numbered `since` or more that tells how the run ended, or what it asked."""
+        messages = self._session.messages_with((REPORT, ENDED, QUESTION), since)
+        return next((message for message in messages if message.run_id == self._run_id), None)
+
+    def is_left_behind(self) -> bool:
+        """Whether a later run was accepted when this one was no longer open."""
+        newest = self._session.newest_prompt()
+        if newest is None or newest.run_id == self._run_id:
+            return False
+        return self._run_id not in ((newest.accept or {}).get("behind") or ())

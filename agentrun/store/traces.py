@@ -8,43 +8,17 @@ said the run had done is not known.
 
 from __future__ import annotations
 
-from agentrun.records.message import ENDED, QUESTION, REPORT, Message
+from agentrun.records.message import QUESTION
 from agentrun.store import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agentrun.records.run import Run
     from agentrun.store.reading import RunReader
-    from agentrun.store.sessions import SessionDir
+    from agentrun.store.sessions import Said
 
 # What only the holder of a lease makes.
 _MADE_BY_EXECUTORS = (layout.LEASE, layout.REPORT, layout.DRAFT, layout.BLOBS)
-
-
-class Said:
-    """What the conversation says of a run."""
-
-    __slots__ = ("_run_id", "_session")
-
-    def __init__(self, session: SessionDir, run_id: str) -> None:
-        self._session = session
-        self._run_id = run_id
-
-    def prompt(self) -> Message | None:
-        """The message that began the run."""
-        return self._session.prompt_of(self._run_id)
-
-    def last_word(self, since: int) -> Message | None:
-        """The newest message numbered `since` or more that tells how the run ended, or what it asked."""
-        messages = self._session.messages_with((REPORT, ENDED, QUESTION), since)
-        return next((message for message in messages if message.run_id == self._run_id), None)
-
-    def is_left_behind(self) -> bool:
-        """Whether a later run was accepted when this one was no longer open."""
-        newest = self._session.newest_prompt()
-        if newest is None or newest.run_id == self._run_id:
-            return False
-        return self._run_id not in ((newest.accept or {}).get("behind") or ())
 
 
 def trace_beyond(run_dir: RunReader, run: Run, said: Said | None) -> str | None:
