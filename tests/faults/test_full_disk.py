@@ -145,6 +145,39 @@ def test_a_read_only_tree_can_be_read(words: tuple[str, ...], tmp_path: Path) ->
     assert as_ever.code == DONE
 
 
+# covers B63; promise 12
+@needs_mounts
+def test_a_repair_that_the_disk_refuses_is_said_once_for_each_session(tmp_path: Path, small_disk: Path) -> None:
+    stage = Stage(tmp_path, root=small_disk / "root")
+    names = (SESSION, "s2")
+    for name in names:
+        assert stage.run("new", "--id", name).code == DONE
+        assert stage.run("send", name, "quick").code == DONE
+    logs = sorted(stage.root.glob("accounts/*/sessions/*/messages.jsonl"))
+    for log in logs:
+        with log.open("ab") as file:
+            file.write(b'{"seq":3,"sess')
+    # Nothing else is wrong: what is torn needs no attention, and is to be put right all the same.
+    assert stage.run("check").code == DONE
+    before = [log.read_bytes() for log in logs]
+    filler = _fill(small_disk, 0)
+    for refused, errno in (
+        (stage.run("check", "--repair"), "ENOSPC"),
+        (stage.run("check", "--repair", before=_read_only(stage.root)), "EROFS"),
+    ):
+        assert refused.code == STORAGE, refused
+        assert [line["finding"]["repaired"] for line in refused.lines()] == [False, False]
+        errors = [json.loads(line)["error"] for line in refused.err.splitlines()]
+        assert [error["sessionId"] for error in errors] == list(names)
+        assert all(error["code"] == "storage" and errno in error["message"] for error in errors)
+        assert all(error["hint"].endswith(f"check {name} --repair") for error, name in zip(errors, names, strict=True))
+        assert [log.read_bytes() for log in logs] == before
+    filler.unlink()
+    repaired = stage.run("check", "--repair")
+    assert (repaired.code, repaired.err) == (DONE, "")
+    assert [line["finding"]["repaired"] for line in repaired.lines()] == [True, True]
+
+
 @pytest.mark.parametrize("blocks", [1, 3, 6, 9])
 def test_a_limit_in_the_middle_of_a_record_leaves_no_fragment(blocks: int, tmp_path: Path) -> None:
     """The write that meets the limit is short, the next one fails; later there is no limit any more."""

@@ -8,7 +8,7 @@ that was told to anybody stays true.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agentrun.errors import AgentrunError
 from agentrun.records.finding import Finding, Kind
@@ -17,19 +17,33 @@ from agentrun.store.check.conversation import look_at_session
 from agentrun.store.check.repair import repair_session
 from agentrun.store.tree import Tree
 
-__all__ = ["check_session", "check_tree"]
+__all__ = ["check_session", "check_tree", "to_nobody"]
 
 
-def check_session(tree: Tree, session_id: str, *, repair: bool) -> Iterator[Finding]:
+def to_nobody(error: AgentrunError) -> None:
+    """The findings say what is not repaired; why, is told to nobody."""
+
+
+def check_session(
+    tree: Tree, session_id: str, *, repair: bool, on_refusal: Callable[[AgentrunError], None] = to_nobody
+) -> Iterator[Finding]:
     """What is wrong with one session; with `repair`, what could be put right is, and is marked so.
 
     An error of the tree itself (a planted link, a file of somebody else's) is a finding, not an exception. One that
-    has been removed has nothing wrong with it.
+    has been removed has nothing wrong with it. That a repair was refused, by a full disk say, goes to `on_refusal`.
     """
+
+    def refused(error: AgentrunError) -> None:
+        if not tree.is_listed(session_id):
+            return
+        error.session_id = session_id
+        error.hint = f"then again: agentrun check {session_id} --repair"
+        on_refusal(error)
+
     try:
         session = tree.listed(session_id)
         if session is not None:
-            yield from repair_session(session) if repair else look_at_session(session)
+            yield from repair_session(session, refused) if repair else look_at_session(session)
     except (AgentrunError, ValueError) as error:
         # (A name that the system does not take, whoever stored it, hides no other session either.)
         if not tree.is_listed(session_id):
@@ -38,14 +52,19 @@ def check_session(tree: Tree, session_id: str, *, repair: bool) -> Iterator[Find
         yield Finding(Kind.UNREADABLE, path, str(error), session_id=session_id)
 
 
-def check_tree(tree: Tree, *, repair: bool) -> Iterator[Finding]:
+def check_tree(
+    tree: Tree, *, repair: bool, on_refusal: Callable[[AgentrunError], None] = to_nobody
+) -> Iterator[Finding]:
     """What lies among the account's sessions and is none: left by a crash, or put there by somebody.
 
-    With `repair`, an interrupted removal of a session is finished.
+    With `repair`, an interrupted removal of a session is finished; that this was refused goes to `on_refusal`.
     """
-    for path, name in tree.strangers():
+    strangers = tree.strangers()
+    is_finished = repair and _is_done(tree.finish_removals, on_refusal)
+    for path, name in strangers:
         if name.startswith(layout.REMOVED_PREFIX):
-            yield Finding(Kind.LEFTOVER, path, "is what is left of a session that was removed", is_repaired=repair)
+            said = "is what is left of a session that was removed"
+            yield Finding(Kind.LEFTOVER, path, said, is_repaired=is_finished)
         elif name.startswith(layout.UNFINISHED_PREFIX):
             yield Finding(Kind.LEFTOVER, path, "was being made when its writer ended; nothing needs it")
         else:
@@ -53,9 +72,15 @@ def check_tree(tree: Tree, *, repair: bool) -> Iterator[Finding]:
     activity = tree.activity()
     fault = activity.fault() if activity is not None else None
     if activity is not None and fault is not None:
-        if repair:
-            activity.set_aside()
+        is_aside = repair and _is_done(activity.set_aside, on_refusal)
         said = f"{fault}: which session changed last is told by the sessions, which takes longer"
-        yield Finding(Kind.UNREADABLE, activity.account.at(layout.ACTIVITY), said, is_repaired=repair)
-    if repair:
-        tree.finish_removals()
+        yield Finding(Kind.UNREADABLE, activity.account.at(layout.ACTIVITY), said, is_repaired=is_aside)
+
+
+def _is_done(step: Callable[[], object], on_refusal: Callable[[AgentrunError], None]) -> bool:
+    try:
+        step()
+    except AgentrunError as error:
+        on_refusal(error)
+        return False
+    return True

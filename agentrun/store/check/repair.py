@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 
-from agentrun.errors import AgentrunError
+from agentrun.errors import AgentrunError, CorruptRecord, StorageFailed
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import closing, inbox, layout
 from agentrun.store.aside import keep_aside
@@ -18,21 +17,40 @@ from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
 
 
-def repair_session(session: SessionDir) -> Iterator[Finding]:
-    """As `look_at_session`, with what could be put right marked as repaired."""
+def repair_session(session: SessionDir, on_refusal: Callable[[AgentrunError], None]) -> Iterator[Finding]:
+    """As `look_at_session`, with what could be put right marked as repaired.
+
+    The first error for which something could not be, other than by its damage, is told: a disk's before any other.
+    """
     found = list(look_at_session(session))
     if not any(finding.kind in _REPAIRABLE for finding in found):
         yield from found
         return
-    with suppress(AgentrunError), writing(session) as writer:
-        # Taking the lock that way has completed what the last writer left half done.
-        session.messages.next_seq()
-        for finding in found:
-            with suppress(AgentrunError):  # it stays a finding then, and says what is wrong
-                _repair(writer, finding)
+    refusals = list(_repair_all(session, found))
+    if refusals:
+        on_refusal(min(refusals, key=lambda error: not isinstance(error, StorageFailed)))
     left = set(look_at_session(session.another()))
     for finding in found:
         yield finding if finding in left else finding._replace(is_repaired=True)
+
+
+def _repair_all(session: SessionDir, found: Iterable[Finding]) -> Iterator[AgentrunError]:
+    """Puts right what can be. What is refused stays a finding; that of damage says what is wrong itself."""
+    try:
+        with writing(session) as writer:
+            # Taking the lock that way has completed what the last writer left half done.
+            session.messages.next_seq()
+            for finding in found:
+                try:
+                    _repair(writer, finding)
+                except CorruptRecord:
+                    continue
+                except AgentrunError as error:
+                    yield error
+    except CorruptRecord:
+        return
+    except AgentrunError as error:
+        yield error
 
 
 def _repair(writer: Writer, finding: Finding) -> None:
