@@ -93,7 +93,11 @@ class Resources:
             run_dir = session.run(claim.run_id)
         except NotFound:
             return None  # removed, and its operations with it
-        operation = _in_doubt(run_dir.load(), claim)
+        run = run_dir.load()
+        operation = _in_doubt(run, claim)
+        if operation is None and not run.is_over and run_dir.unread(run):
+            why = f"events of {claim.session_id}/{claim.run_id}, which claimed it, are damaged or lost"
+            return f"{HELD_UNKNOWN} {claim.resource!r} cannot be told: {why}"
         if operation is None:
             # What is about to be written builds on it.
             run_dir.events.sync_for_reading()

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.commands import control
+from agentrun.commands.names import Target
+from agentrun.commands.place import Place
 from agentrun.records.claim import file_name
 from agentrun.records.codec import Doc
 from agentrun.states import EventType
@@ -206,6 +209,22 @@ def test_a_holder_whose_record_is_damaged_holds(tree: Tree) -> None:
     refusal = claim(registered(tree))
     assert refusal is not None
     assert "cannot be told" in refusal
+
+
+def test_a_holder_whose_events_are_lost_holds_until_it_is_ended(tree: Tree) -> None:
+    first = registered(tree)
+    claim(first)
+    start(first)
+    first.die()
+    for name in ("run.json", "operations.jsonl"):
+        trees.run_path(first.session, "run-1", name).unlink()
+    second = registered(tree)
+    refusal = claim(second)
+    assert refusal is not None
+    assert "cannot be told: events of " in refusal
+    place = Place(tree, None, dict(os.environ))
+    assert control.cancel(place, Target(tree.session(first.session.session_id), "run-1"), "enough").run.is_over
+    assert claim(second) is None
 
 
 @pytest.mark.parametrize("planted", ["link", "fifo", "directory"])
