@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError
 from agentrun.records.finding import Finding
-from agentrun.store.check import check_session, check_tree
+from agentrun.store.check import check_session, check_tree, to_nobody
 
 
 def check(
-    place: Place, session_id: str | None, *, repair: bool, on_refusal: Callable[[AgentrunError], None]
+    place: Place, session_id: str | None, *, repair: bool, on_refusal: Callable[[AgentrunError], None] = to_nobody
 ) -> Iterator[Finding]:
     """Findings as they are met: of one session, or of the account and all its sessions. Changes nothing by itself.
 
