@@ -8,7 +8,7 @@ import typer
 from agentrun.cli.app import app
 from agentrun.cli.chosen import command_for
 
-ALL: Any = typer.main.get_command(app)
+ALL: Any = command_for([])
 
 
 def test_a_command_alone_is_what_it_is_among_all(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,7 +23,17 @@ def test_a_command_alone_is_what_it_is_among_all(capsys: pytest.CaptureFixture[s
         assert told[0] == told[1] != ""
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["nonsense"], ["--version"], ["--", "ls"], ["sen"]], ids=" ".join)
+def test_the_list_of_all_commands_is_the_same_without_their_parsers(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for each in (command_for(["--help"]), ALL):
+        assert each(["--help"], standalone_mode=False, prog_name="agentrun") == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    assert all(name in told[0] for name in ALL.commands)
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["--version"], ["--", "ls"], ["sen"]], ids=" ".join)
 def test_any_other_line_is_for_all_commands(words: list[str]) -> None:
     group: Any = command_for(words)
-    assert list(group.commands) == list(ALL.commands)
+    everything: Any = typer.main.get_command(app)
+    assert list(group.commands) == list(everything.commands)
