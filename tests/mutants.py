@@ -285,7 +285,7 @@ MUTANTS = [
     ),
     Mutant(
         "a later intent changes the end",
-        "records/run.py",
+        "records/changes.py",
         "    if run.ending is not None:\n        return run\n",
         "",
         "tests/records",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from agentrun.errors import TransitionRefused
 from agentrun.named import NamedTuple
+from agentrun.records.changes import CHANGES, status_in
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
 from agentrun.records.event import Event
 from agentrun.records.fields import RUN, check_fields
-from agentrun.records.operation import Operation, operation_of
-from agentrun.records.usage import NO_USAGE, after_executing, after_operation
-from agentrun.states import ENDING_OF_INTENT, INITIAL, TERMINAL, EventType, RunStatus, next_status, status_needed
+from agentrun.records.operation import Operation
+from agentrun.records.usage import NO_USAGE
+from agentrun.states import INITIAL, TERMINAL, EventType, RunStatus, next_status, status_needed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-E = EventType
+    from collections.abc import Iterable
 
 
 class Run(NamedTuple):
@@ -86,7 +85,7 @@ class Run(NamedTuple):
     def apply(self, event: Event) -> Run:
         """The run after `event`. Raises TransitionRefused if the event must not stand here."""
         status = next_status(self.status, event.type, event.payload.get("terminalStatus"))
-        change = _CHANGES.get(event.type)
+        change = CHANGES.get(event.type)
         run = change(self, event) if change else self
         return run._replace(
             status=status,
@@ -195,9 +194,9 @@ def _run_in(doc: Doc) -> Run:
         updated_at=doc["updatedAt"],
         timeout_at=doc["timeoutAt"],
         cancel_requested_at=doc["cancelRequestedAt"],
-        ending=_status(doc["ending"]),
+        ending=status_in(doc["ending"]),
         force=doc.get("force", False),
-        terminal_status=_status(doc["terminalStatus"]),
+        terminal_status=status_in(doc["terminalStatus"]),
         terminal_at=doc["terminalAt"],
         reason=doc["reason"],
         lease_owner=doc["leaseOwner"],
@@ -226,7 +225,7 @@ def _run_in(doc: Doc) -> Run:
 
 def accepted_run(event: Event) -> Run:
     """The run that `event`, a `run.accepted`, begins. Raises ValueError if it is none."""
-    if event.type != E.RUN_ACCEPTED:
+    if event.type != EventType.RUN_ACCEPTED:
         raise ValueError(f"a run begins with run.accepted, not with {event.type}")
     payload = event.payload
     timeout = payload.get("timeout")
@@ -257,147 +256,5 @@ def fold_run(events: Iterable[Event]) -> Run:
         raise ValueError("no events")
     return accepted_run(first).fold(remaining)
 
-
-def _status(text: object) -> RunStatus | None:
-    return RunStatus(str(text)) if text else None
-
-
-def _lease_acquired(run: Run, event: Event) -> Run:
-    return run._replace(
-        lease_owner=event.payload.get("owner"),
-        lease_expires_at=event.payload.get("expiresAt"),
-        fenced=event.payload.get("fenced"),
-        attempts=event.payload.get("attempt", run.attempts + 1),
-    )
-
-
-def _lease_released(run: Run, event: Event) -> Run:
-    return run._replace(lease_owner=None, lease_expires_at=None, usage=after_executing(run.usage, event))
-
-
-def _started(run: Run, event: Event) -> Run:
-    return run._replace(started_at=run.started_at or event.at, timeout_at=event.payload.get("timeoutAt"))
-
-
-def _delivered(run: Run, event: Event) -> Run:
-    return run._replace(delivered_inputs=run.delivered_inputs + tuple(event.payload.get("messageSeqs") or ()))
-
-
-def _waiting(run: Run, event: Event) -> Run:
-    # Waiting does not count as executing, so the deadline of the run stands still until the answer comes.
-    return run._replace(waiting_for=event.payload, timeout_at=None, usage=after_executing(run.usage, event))
-
-
-def _answered(run: Run, event: Event) -> Run:
-    # The answer to an approval is used up by this event; the answer to a question goes to the model.
-    approval = bool(run.waiting_for) and (run.waiting_for or {}).get("kind") == "approval"
-    used = (event.payload["messageSeq"],) if approval and "messageSeq" in event.payload else ()
-    return run._replace(
-        waiting_for=None,
-        timeout_at=event.payload.get("timeoutAt"),
-        delivered_inputs=run.delivered_inputs + used,
-    )
-
-
-def _ending(run: Run, event: Event, intent: str) -> Run:
-    if run.ending is not None:
-        return run
-    return run._replace(
-        ending=ENDING_OF_INTENT.get(intent, RunStatus.CANCELLED),
-        cancel_requested_at=event.at,
-        reason=event.payload.get("reason"),
-        waiting_for=None,
-    )
-
-
-def _cancel_requested(run: Run, event: Event) -> Run:
-    run = run._replace(force=run.force or event.payload.get("force") is True)
-    return _ending(run, event, str(event.payload.get("intent", "cancel")))
-
-
-def _failing(run: Run, event: Event) -> Run:
-    return _ending(run, event, "failure")
-
-
-def _reconciling(run: Run, event: Event) -> Run:
-    # Whoever goes on asks again: a question is open only while the run waits for its answer. Nobody executes, so the
-    # deadline stands still, and what the lost executor had used counts.
-    return run._replace(waiting_for=None, timeout_at=None, usage=after_executing(run.usage, event))
-
-
-def _child_announced(run: Run, event: Event) -> Run:
-    told = {name: event.payload.get(name) for name in ("operationId", "sessionId", "afterSeq")}
-    is_known = any(
-        (each.get("operationId"), each.get("sessionId")) == (told["operationId"], told["sessionId"])
-        for each in run.children
-    )
-    return run if is_known else run._replace(children=(*run.children, told))
-
-
-def _survivors_found(run: Run, event: Event) -> Run:
-    return run._replace(survivors=tuple(map(str, event.payload.get("survivors") or ())))
-
-
-def _finished(run: Run, event: Event) -> Run:
-    payload = event.payload
-    return run._replace(
-        survivors=(),
-        terminal_status=_status(payload.get("terminalStatus")),
-        terminal_at=event.at,
-        reason=payload.get("reason", run.reason),
-        report=payload.get("report"),
-        returned_inputs=tuple(payload.get("returnedInputs") or ()),
-        waiting_for=None,
-        lease_owner=None,
-        lease_expires_at=None,
-        usage=after_executing(run.usage, event),
-    )
-
-
-def _operation(run: Run, event: Event) -> Run:
-    operation_id = event.payload.get("operationId")
-    known = None
-    # Loops, and no generators: an executor passes here for every event.
-    for each in run.open_operations + run.unresolved_operations:
-        if each.operation_id == operation_id:
-            known = each
-            break
-    changed = known.apply(event) if known else operation_of(event)
-    usage = after_operation(run.usage, event, known)
-    if changed is None:
-        return run if usage is run.usage else run._replace(usage=usage)
-    still_open = tuple([each for each in run.open_operations if each.operation_id != operation_id])
-    unresolved = tuple([each for each in run.unresolved_operations if each.operation_id != operation_id])
-    if changed.is_open:
-        still_open = (*still_open, changed.light())
-    elif changed.is_unresolved:
-        unresolved = (*unresolved, changed.light())
-    return run._replace(usage=usage, open_operations=still_open, unresolved_operations=unresolved)
-
-
-_CHANGES: dict[str, Callable[[Run, Event], Run]] = {
-    E.RUN_LEASE_ACQUIRED: _lease_acquired,
-    E.RUN_LEASE_RELEASED: _lease_released,
-    E.RUN_STARTED: _started,
-    E.INPUT_DELIVERED: _delivered,
-    E.RUN_WAITING_INPUT: _waiting,
-    E.RUN_INPUT_RECEIVED: _answered,
-    E.RUN_CHILD_ANNOUNCED: _child_announced,
-    E.RUN_CANCEL_REQUESTED: _cancel_requested,
-    E.RUN_FAILING: _failing,
-    E.RUN_SURVIVORS_FOUND: _survivors_found,
-    E.RUN_RECONCILING: _reconciling,
-    E.RUN_FINISHED: _finished,
-    E.MODEL_REQUEST_STARTED: _operation,
-    E.MODEL_REQUEST_FINISHED: _operation,
-    E.TOOL_REGISTERED: _operation,
-    E.TOOL_STARTED: _operation,
-    E.TOOL_PROGRESS: _operation,
-    E.TOOL_REMOTE_ID: _operation,
-    E.TOOL_FINISHED: _operation,
-    E.OPERATION_CANCEL_REQUESTED: _operation,
-    E.OPERATION_RECONCILED: _operation,
-    E.OPERATION_LATE_RESULT: _operation,
-}
 
 _FIELDS = frozenset(Run("", "", "", RunStatus.QUEUED, unread_events=1).to_doc())
