@@ -210,15 +210,29 @@ def lock_holder(directory: Directory) -> int | None:
     with speaking_of(directory.path):
         inode = os.fstat(directory.fd).st_ino
     try:
+        place = f"{_file_system(directory.fd)}:{inode}"
         with open(_LOCKS, encoding="ascii") as file:
             lines = [line.split() for line in file]
-    except OSError:
+    except (OSError, ValueError):
         return None
     # `1: FLOCK ADVISORY WRITE 4121 08:02:131 0 EOF`; one that waits has `->` behind its number.
     for fields in lines:
-        if fields[1:4:2] == ["FLOCK", "WRITE"] and fields[5].rpartition(":")[2] == str(inode):
+        if fields[1:4:2] == ["FLOCK", "WRITE"] and fields[5] == place:
             return int(fields[4])
     return None
+
+
+def _file_system(fd: int) -> str:
+    """The device of the file system of an open file as proc_locks(5) has it: fstat(2) tells another one on btrfs.
+
+    Raises OSError or ValueError where there is no /proc, or none that tells (proc_pid_fdinfo(5)).
+    """
+    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+        (mount,) = (line.split()[1] for line in file if line.startswith("mnt_id:"))
+    with open("/proc/self/mountinfo", "rb") as mounts:
+        (device,) = (line.split()[2] for line in mounts if line.split()[0].decode() == mount)
+    major, minor = map(int, device.split(b":"))
+    return f"{major:02x}:{minor:02x}"
 
 
 def take_liveness(directory: Directory) -> int | None:

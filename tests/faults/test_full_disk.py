@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -14,6 +15,9 @@ from pathlib import Path
 import pytest
 from history import runs_of
 from rig import CONFLICT, DONE, NOT_OVER, SESSION, WAITING, Done, Stage, until
+
+from agentrun.store.disk import Directory
+from agentrun.store.locks import lock_holder
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +204,7 @@ def test_a_limit_in_the_middle_of_a_record_leaves_no_fragment(blocks: int, tmp_p
 @pytest.fixture
 def few_files(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for bytes, but for few files."""
-    yield from _disk(tmp_path / "disk", "size=4m,nr_inodes=100")
+    yield from _disk(tmp_path / "other-disk", "size=4m,nr_inodes=100")
 
 
 # covers A62 A63
@@ -230,6 +234,20 @@ def test_a_takeover_that_could_not_go_on_is_not_begun(tmp_path: Path, few_files:
     leases = [event["payload"] for event in runs_of(stage.root, SESSION)[0].events if "attempt" in event["payload"]]
     assert [each["attempt"] for each in leases if "owner" in each] == [1, 1, 2]
     assert stage.check(settled=True) == []
+
+
+# covers A58
+@needs_mounts
+def test_a_lock_on_another_disk_is_nobodys_here(small_disk: Path, few_files: Path) -> None:
+    ours, other = (Directory(os.open(disk, os.O_RDONLY), str(disk)) for disk in (small_disk, few_files))
+    try:
+        assert os.fstat(ours.fd).st_ino == os.fstat(other.fd).st_ino, "else it shows nothing"
+        fcntl.flock(other.fd, fcntl.LOCK_EX)
+        assert lock_holder(other) == os.getpid()
+        assert lock_holder(ours) is None
+    finally:
+        ours.close()
+        other.close()
 
 
 # covers A58
