@@ -89,6 +89,8 @@ def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -
 
 
 def _not_loud(stage: Stage, words: tuple[str, ...], done: Done, error: str, call: Call) -> list[str]:
+    if error == "EACCES" and '"activity.jsonl"' in call.text:
+        return []  # a hint that may not be had keeps nobody from anything; what was asked for is looked at all the same
     codes, word = (SAID_BY_RECOVER if words[0] == "recover" else SAID).get(error, STORAGE)
     if done.code not in codes:
         return [f"it was not said: {done}"]

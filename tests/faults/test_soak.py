@@ -1,7 +1,7 @@
 """A long time of everything at once: runs in many sessions, said to, stopped, killed and taken up again, by chance.
 
-At the end `check` is clean, no process is left, the patrol that was there all the time holds no more files open than at
-its beginning, and each input was delivered once or returned.
+At the end `check` is clean, no process is left, the patrol that was there all the time holds but a few files open,
+and each input was delivered once or returned.
 
 # covers A47 A58 A60 A64 B25 B57 B61
 """
@@ -39,6 +39,8 @@ TEXTS = ("quick", "quick", "tools", "tools", "ask", "long")
 NOT_FOUND, FAILED = 8, 1
 FINE = {DONE, FAILED, CANCELLED, WAITING, NOT_OVER, CONFLICT, NOT_FOUND, -signal.SIGKILL, -signal.SIGTERM, 143, 130}
 ATTEMPTS = 20
+# What a patrol has open for itself, with some to spare; how many runs it has seen must make no difference.
+FILES_OF_PATROL = 12
 
 
 class Soak:
@@ -62,7 +64,6 @@ class Soak:
 
     def go(self, users: int, seconds: float) -> None:
         """Lets the users act; `seconds` bounds it on a machine that is too slow."""
-        files = until(lambda: self._files_of_patrol(), "the patrol has begun")
         end = time.monotonic() + seconds
         threads = [threading.Thread(target=self._user, args=(number, end)) for number in range(users)]
         for thread in threads:
@@ -70,8 +71,8 @@ class Soak:
         for thread in threads:
             thread.join()
         self._come_to_rest()
-        # One more than at its beginning is what it may be looking at.
-        until(lambda: self._files_of_patrol() <= files + 2, "the patrol has closed what it opened")
+        until(lambda: len(self._files_of_patrol()) <= FILES_OF_PATROL, "the patrol has closed what it opened")
+        print(f"open in the patrol: {self._files_of_patrol()}")
         self.patrol.send_signal(signal.SIGTERM)
         self.patrol.wait(30)
 
@@ -160,10 +161,12 @@ class Soak:
         for session in self.sessions:
             self.command("send", session, "quick, the last one", text="quick, the last one")
 
-    def _files_of_patrol(self) -> int:
-        with suppress(OSError):
-            return len(os.listdir(f"/proc/{self.patrol.pid}/fd"))
-        return 0
+    def _files_of_patrol(self) -> list[str]:
+        files = []
+        for each in Path(f"/proc/{self.patrol.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed since
+                files.append(os.readlink(each))
+        return files
 
     def end(self) -> None:
         for pid in (*self.stage.detached(), *_of_the_root(self.stage.root)):
