@@ -6,8 +6,6 @@ Each is one line that is durable before anybody is told; which kind of input a t
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from agentrun import ids
 from agentrun.errors import CorruptRecord, ImpossibleMode, KeyReused, SeqDiffers
 from agentrun.named import NamedTuple
@@ -207,10 +205,18 @@ def _next_run_id(writer: Writer) -> str:
     # The line of a prompt may be damaged or lost; its run's number is not free for that, and neither is its own.
     runs = writer.session.directory.open(layout.RUNS)
     while runs.stat(ids.run_id(number)) is not None:
-        with suppress(CorruptRecord):
-            writer.heed_numbers(writer.session.run(ids.run_id(number)).load())
+        _heed_run(writer, ids.run_id(number))
         number += 1
     return ids.run_id(number)
+
+
+def _heed_run(writer: Writer, run_id: str) -> None:
+    """Takes up which numbers of messages the run knows, if it can be read."""
+    try:
+        run = writer.session.run(run_id).load()
+    except CorruptRecord:
+        return
+    writer.heed_numbers(run)
 
 
 def _hint_name(key: str) -> str:

@@ -167,13 +167,15 @@ def test_a_steer_goes_into_the_turn_where_that_is_offered(rig: Rig, flag: str, r
 
 @pytest.mark.parametrize(
     ("answer", "report", "status"),
-    [("approved", "removed ", S.SUCCEEDED), ("denied", "not removed (no) ", S.SKIPPED)],
+    [("approved", "removed ", S.SUCCEEDED), ("denied", "not removed (no) \n\n## Gaps\n", S.SKIPPED)],
 )
 def test_a_permission_is_an_approval(rig: Rig, answer: str, report: str, status: S) -> None:
     stretch = FakeStretch("well permission")
     stretch.answers = [answer]
     assert rig.drive(stretch) is RunStatus.COMPLETED
-    assert stretch.report == report
+    assert stretch.report is not None
+    assert stretch.report.startswith(report)
+    assert ("rm -r x" in stretch.report) is (answer == "denied"), "a call that was refused is a gap"
     (call,) = tools(stretch)
     assert (call.name, call.status, call.effect) == ("rm -r x", status, "write")
     waiting = next(event.payload for event in stretch.events if event.type == E.RUN_WAITING_INPUT)
