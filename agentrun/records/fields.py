@@ -60,6 +60,7 @@ _PARENT = _object(sessionId=TEXT, runId=TEXT, operationId=MAYBE_TEXT)
 _KEPT = _object(sha256=TEXT, bytes=COUNT)
 _COVERS = _object(messageSeq=COUNT, runId=MAYBE_TEXT, eventSeq=MAYBE_COUNT)
 _CALL = _of(dict, deeper={"id": MAYBE_TEXT, "name": MAYBE_TEXT})
+_OWN_COUNTS = ("turns", "modelRequests", "toolCalls", "checks", "retries", "executingMs")
 _USAGE = _object(
     **dict.fromkeys(
         ("turns", "modelRequests", "toolCalls", "checks", "retries", "inputTokens", "outputTokens", "cacheReadTokens",
@@ -132,7 +133,8 @@ RUN: Fields = {
     "parentRun": _PARENT,
     "report": _KEPT,
     "timeout": MAYBE_NUMBER,
-    "usage": _of(dict, deeper=_USAGE[1]),
+    # What a model did not tell is null; agentrun's own counts never are.
+    "usage": _of(dict, deeper=_USAGE[1] | dict.fromkeys(_OWN_COUNTS, COUNT)),
     "waitingFor": _of(dict, _NOTHING, deeper=PAYLOAD),
 }  # fmt: skip
 
