@@ -12,12 +12,11 @@ from agentrun.commands.children import children_of
 from agentrun.commands.place import Place
 from agentrun.config import DELEGATE
 from agentrun.errors import AgentrunError
-from agentrun.lifecycle.settlement import Finding, record_finding
+from agentrun.lifecycle.settlement import Finding, settle_doubtful
 from agentrun.records.operation import Operation
 from agentrun.records.run import Run
 from agentrun.records.views import RunDetail
 from agentrun.states import OperationStatus, RunStatus
-from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 
@@ -79,13 +78,7 @@ def learn_from_children(place: Place, session: SessionDir, run_dir: RunDir) -> N
     """Records what the children of a run say of its unresolved calls. Raises StorageFailed."""
     doubtful = run_dir.load().unresolved_operations
     found = findings_of_children(place, run_dir.load(), doubtful)
-    if not found:
-        return
-    with writing(session) as writer:
-        session.activity.note(session.session_id)
-        for operation in doubtful:
-            if operation.operation_id in found:
-                record_finding(writer, run_dir, operation, found[operation.operation_id])
+    settle_doubtful(session, run_dir, doubtful, found)
 
 
 def tell_parents(place: Place, run: Run) -> None:

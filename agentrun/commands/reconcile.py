@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentrun.commands.place import Place
 from agentrun.errors import Conflict, NotFound
-from agentrun.lifecycle.settlement import record_finding
+from agentrun.lifecycle.settlement import settle_doubtful
 from agentrun.records.codec import Doc
 from agentrun.records.operation import Operation, fold_operations
 from agentrun.states import EventType, OperationStatus
@@ -32,14 +32,7 @@ def ask(place: Place, session: SessionDir, run_dir: RunDir) -> None:
     from agentrun.commands.recovery import find_out
 
     doubtful = run_dir.load().unresolved_operations
-    found = find_out(place, run_dir, doubtful)
-    if not found:
-        return
-    with writing(session) as writer:
-        session.activity.note(session.session_id)
-        for operation in doubtful:
-            if operation.operation_id in found:
-                record_finding(writer, run_dir, operation, found[operation.operation_id])
+    settle_doubtful(session, run_dir, doubtful, find_out(place, run_dir, doubtful))
 
 
 def reconcile(

@@ -12,9 +12,15 @@ from agentrun.records.operation import WRITE, Operation
 from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus
 from agentrun.store.identity import this_actor
+from agentrun.store.redo import writing
 from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 E = EventType
 
@@ -43,6 +49,19 @@ def record_finding(writer: Writer, run_dir: RunDir, operation: Operation, findin
     if operation.resource is not None:
         Resources(writer.session).release_settled(writer, run_dir)
     return run
+
+
+def settle_doubtful(
+    session: SessionDir, run_dir: RunDir, doubtful: Iterable[Operation], found: Mapping[str, Finding]
+) -> None:
+    """Records in a hold of its own what was `found`, by their ids, of `doubtful` operations. Raises StorageFailed."""
+    if not found:
+        return
+    with writing(session) as writer:
+        session.activity.note(session.session_id)
+        for operation in doubtful:
+            if operation.operation_id in found:
+                record_finding(writer, run_dir, operation, found[operation.operation_id])
 
 
 def _in_doubt(run: Run, operation_id: str) -> Operation | None:
