@@ -27,13 +27,17 @@ class Needle(NamedTuple):
     """`in_bytes` finds every place of a log where the text may stand, `in_text` where it does.
 
     `reach` is how many bytes it takes there at the most. `core` is a part of it, in small letters, that has no spelling
-    but itself where nothing is escaped by its number; None if it has no such part worth looking for.
+    but itself where nothing is escaped by its number; None if it has no such part worth looking for. Without letters of
+    ASCII in it, which may be capitals, the bytes can be looked through as they are. One that `is_beyond_ascii` has a
+    character that ASCII spells by its number only.
     """
 
     in_bytes: re.Pattern[bytes]
     in_text: re.Pattern[str]
     reach: int
     core: bytes | None
+    core_has_letters: bool
+    is_beyond_ascii: bool
 
 
 def needle(text: str) -> Needle:
@@ -43,11 +47,14 @@ def needle(text: str) -> Needle:
     if len(text) > LONGEST:
         raise UsageError(f"at most {LONGEST} characters can be searched for, these are {len(text)}")
     forms = [_forms(character) for character in text]
+    core = _core(text, forms)
     return Needle(
         re.compile(b"".join(_spelled(each) for each in forms)),
         re.compile("".join(f"[{''.join(map(re.escape, sorted(each)))}]" for each in forms)),
         len(text) * _MOST_BYTES,
-        _core(text, forms),
+        core,
+        core is not None and core != core.upper(),
+        not all(any(map(str.isascii, its)) for its in forms),
     )
 
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-_CHUNK = 1 << 18
+# Well below the 128 KB from which malloc(3) takes pages of its own for each piece and gives them back with it: to have
+# them zeroed by the kernel each time took a third of the search.
+_CHUNK = 1 << 16
 
 
 def records_with(log: Log, read: Callable[[Doc], T], needle: Needle) -> Iterator[T | Damage]:
@@ -58,29 +60,34 @@ def _lines_with(log: Log, needle: Needle, size: int) -> Iterator[tuple[int, int]
                 at = begun - base
                 continue
             base, window, small, at = begun, b"", None, 0
-        # No spelling has a newline in it, so one that was cut by the end of the window begins in its last bytes.
-        kept = max(len(window) - needle.reach, at, begun - base)
-        base, window, at = base + kept, window[kept:], 0
-        chunk = log.bytes_at(base + len(window), min(_CHUNK, size - base - len(window)))
-        if not chunk:
+        # No spelling has a newline in it, so one that was cut by the end of the window begins in its last bytes. They
+        # are read again: to put a window together of two pieces would copy all of the second.
+        end = base + len(window)
+        base, at = base + max(len(window) - needle.reach, at, begun - base), 0
+        window = log.bytes_at(base, min(end + _CHUNK, size) - base)
+        if base + len(window) <= end:
             return
-        window += chunk
-        small = _in_small_letters(needle, window)
+        small = _looked_through(needle, window)
 
 
-def _in_small_letters(needle: Needle, window: bytes) -> bytes | None:
-    """`window` with the capitals of ASCII made small, where the core of `needle` can be looked for in that.
+def _looked_through(needle: Needle, window: bytes) -> bytes | None:
+    """`window` as the core of `needle` can be looked for in it; empty if the text cannot stand there.
 
-    Looking for plain bytes is ten times as fast as trying a pattern at each place.
+    Looking for plain bytes is ten times as fast as trying a pattern at each place, which None asks for.
     """
-    is_escaped = b"\\" in window and b"\\u" in window
-    return None if needle.core is None or is_escaped else window.lower()
+    if b"\\" in window and b"\\u" in window:
+        return None
+    if needle.is_beyond_ascii and window.isascii():
+        return b""
+    if needle.core is None:
+        return None
+    return window.lower() if needle.core_has_letters else window
 
 
 def _first(needle: Needle, window: bytes, small: bytes | None, at: int) -> re.Match[bytes] | None:
     """The first place from `at` on where the text may stand."""
-    if small is not None and needle.core is not None:
-        core = small.find(needle.core, at)
+    if small is not None:
+        core = small.find(needle.core, at) if needle.core is not None else -1
         if core < 0:
             return None
         at = max(at, core - needle.reach)

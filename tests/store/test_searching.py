@@ -81,8 +81,8 @@ def test_what_only_looks_like_it_in_the_file_is_not_found(tmp_path: Path) -> Non
 
 @settings(max_examples=150, deadline=None)
 @given(
-    texts=st.lists(st.text(alphabet='aAb"\\\n/é🙂', max_size=12), max_size=8),
-    text=st.text(alphabet='aAb"\\\n/é🙂', min_size=1, max_size=4),
+    texts=st.lists(st.text(alphabet='aAb1"\\\n/é为🙂', max_size=12), max_size=8),
+    text=st.text(alphabet='aAb1"\\\n/é为🙂', min_size=1, max_size=4),
     chunk=st.integers(min_value=1, max_value=40),
 )
 def test_it_finds_what_a_look_at_every_text_finds(
@@ -138,3 +138,19 @@ def test_a_line_is_found_beside_others_that_have_its_core_or_escapes(tmp_path: P
         encode_line({"seq": 1001, "text": 'so he said "no, never" again'}),
     )
     assert _found(tmp_path, 'he said "no, never"') == [2, 1000, 1001]
+
+
+@pytest.mark.parametrize("text", ["KÖLN am Rhein", "выручка", "为什么 17", "2026-11-30"])
+def test_a_text_is_found_in_the_one_piece_of_a_long_log_that_has_it(tmp_path: Path, text: str) -> None:
+    """Pieces without its letters are passed over; one with escapes, or with it in other letters, is not."""
+    plain = [encode_line({"seq": seq, "text": "x" * 1000}) for seq in range(200)]
+    _log(
+        tmp_path,
+        *plain,
+        encode_line({"seq": 1000, "text": f"so {text} it is"}),
+        *plain,
+        json.dumps({"seq": 1001, "text": text.swapcase()}).encode("ascii") + b"\n",
+        *plain,
+        encode_line({"seq": 1002, "text": text.lower()}),
+    )
+    assert _found(tmp_path, text) == [1000, 1001, 1002]
