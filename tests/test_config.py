@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.adapters.models.scripted import load_script
+from agentrun.adapters.models.script import load_turns
 from agentrun.config import AgentConfig, Config, McpConfig, ToolConfig, keys, load_config, parse_duration
 from agentrun.config.durations import written
 from agentrun.errors import EXIT_CODES, ConfigError, UsageError
@@ -247,7 +247,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=f"cannot be read: .*{says}"):
             load_config(str(path), optional=True)
         with pytest.raises(ConfigError, match=f"cannot be read: .*{says}"):
-            load_script(str(path))
+            load_turns(str(path))
 
 
 def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from typing import Any
-
 from agentrun.errors import ConfigError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def check_extra(extra: str, *modules: str) -> None:
     """Raises ConfigError with the line to type if a module of that extra is not installed. Loads nothing."""
+    from importlib.util import find_spec
+
     for module in modules:
-        if importlib.util.find_spec(module) is None:
+        if find_spec(module) is None:
             raise ConfigError(
                 f"the Python package {module!r} is not installed", hint=f"python3 -m pip install 'agentrun[{extra}]'"
             )
@@ -20,6 +22,8 @@ def check_extra(extra: str, *modules: str) -> None:
 
 def load_extra(extra: str, module: str) -> Any:
     """The module, loaded now. Untyped: whoever type-checks agentrun need not have it. Raises ConfigError."""
+    import importlib
+
     try:
         return importlib.import_module(module)
     except ImportError as error:

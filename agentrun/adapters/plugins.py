@@ -16,18 +16,21 @@ What goes wrong in one is an error of the configuration that names it, and touch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
-
 from agentrun.adapters.surroundings import Surroundings
-from agentrun.agent.protocols import ToolSpec
 from agentrun.config import nearest
 from agentrun.errors import ConfigError
 from agentrun.named import NamedTuple
 
-MODELS, TOOLS, AGENTS = "agentrun.models", "agentrun.tools", "agentrun.agents"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, TypeVar
 
-T = TypeVar("T")
+    from agentrun.agent.protocols import ToolSpec
+
+    T = TypeVar("T")
+
+MODELS, TOOLS, AGENTS = "agentrun.models", "agentrun.tools", "agentrun.agents"
 
 
 class ToolSettings(NamedTuple):

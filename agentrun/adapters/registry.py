@@ -3,33 +3,51 @@
 What is configured but cannot be driven by this version is refused in words, never passed over: a run that
 ignored a check or a limit would promise what nobody keeps.
 
-Each kind of part is loaded where one is made: an agent is also built to see whether it can be, by a command that has to
-be quick.
+Each kind of part is loaded where one is made. To see whether an agent could be made, none is: a command that lists all
+agents, or accepts a prompt for one, has to be quick.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
 
 from agentrun.adapters import plugins
-from agentrun.adapters.models.choosing import build_model, key_variables
+from agentrun.adapters.extras import check_extra
+from agentrun.adapters.models.choosing import build_model, check_model, key_variables
 from agentrun.adapters.plugins import AgentSettings, ToolSettings
 from agentrun.adapters.surroundings import Surroundings
-from agentrun.agent.protocols import Agent, Limits, Model, Opened, Tool
 from agentrun.config import DELEGATE, MCP_PREFIX, AgentConfig, Config, ToolConfig
 from agentrun.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from agentrun.adapters.mcp.server import McpServer
     from agentrun.agent.checks import Check
     from agentrun.agent.outside import Outside
+    from agentrun.agent.protocols import Agent, Tool
 
 __all__ = ["Surroundings", "build_agent", "build_checks", "build_outside", "check_agent"]
 
 _KINDS = ("loop", "acp", "command")
+
+
+def check_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> None:
+    """Raises ConfigError as `build_agent` does. Of the parts of an agent, only those of plug-ins are made for it."""
+    if agent.kind not in _KINDS:
+        _plugin_agent(config, agent, surroundings)
+    elif agent.kind == "acp":
+        _check_acp()
+    elif agent.kind == "loop":
+        check_model(config, agent, surroundings)
+        for name in _tools(agent):
+            # A command is tried when it is called, and not before.
+            if name != DELEGATE and config.tool(name).kind != "command":
+                _plugin_tool(config, config.tool(name), surroundings)
+        if _servers(agent):
+            _check_mcp()
 
 
 def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
@@ -38,36 +56,28 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
     Raises ConfigError for what this version cannot drive, and for a script that is none.
     """
     if agent.kind not in _KINDS:
-        settings = AgentSettings(agent.name, agent.settings, os.path.abspath(config.directory), surroundings)
-        user = f"agent {agent.name!r}: kind = {agent.kind!r}"
-        return plugins.make(plugins.AGENTS, agent.kind, settings, Agent, user=user, built_in=_KINDS)  # type: ignore[type-abstract]
-    if agent.kind != "loop":
-        return _outside(config, agent, surroundings)
-    return _loop(agent, *_parts(config, agent, surroundings))
-
-
-def check_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> None:
-    """Makes all that can be refused of an agent, and throws it away. Raises ConfigError as `build_agent` does."""
+        return _plugin_agent(config, agent, surroundings)
     if agent.kind == "loop":
-        # To put the parts together cannot fail, and what that loads costs as much as to load the parts.
-        _parts(config, agent, surroundings)
-    else:
-        build_agent(config, agent, surroundings)
+        return _loop(config, agent, surroundings)
+    return _outside(config, agent, surroundings)
 
 
-def _parts(
-    config: Config, agent: AgentConfig, surroundings: Surroundings
-) -> tuple[Model, list[Tool], list[McpServer], Limits]:
-    """What our own agent is made of."""
+def _plugin_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
+    from agentrun.agent.protocols import Agent
+
+    settings = AgentSettings(agent.name, agent.settings, os.path.abspath(config.directory), surroundings)
+    user = f"agent {agent.name!r}: kind = {agent.kind!r}"
+    return plugins.make(plugins.AGENTS, agent.kind, settings, Agent, user=user, built_in=_KINDS)  # type: ignore[type-abstract]
+
+
+def _loop(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
+    from agentrun.agent.loop import LoopAgent
+    from agentrun.agent.protocols import Limits, Opened
+
     limits = Limits(agent.max_turns, agent.max_tool_calls, agent.max_tokens, agent.compact_above_tokens)
     model = build_model(config, agent, surroundings)
-    tools = [_tool(config, name, surroundings) for name in agent.tools if not name.startswith(MCP_PREFIX)]
-    servers = [_server(config, name, surroundings) for name in agent.tools if name.startswith(MCP_PREFIX)]
-    return model, tools, servers, limits
-
-
-def _loop(agent: AgentConfig, model: Model, tools: list[Tool], servers: list[McpServer], limits: Limits) -> Agent:
-    from agentrun.agent.loop import LoopAgent
+    tools = [_tool(config, name, surroundings) for name in _tools(agent)]
+    servers = [_server(config, name, surroundings) for name in _servers(agent)]
 
     def loop(tools: Sequence[Tool]) -> Agent:
         return LoopAgent(model, tools, limits, agent.system)
@@ -86,6 +96,24 @@ def _loop(agent: AgentConfig, model: Model, tools: list[Tool], servers: list[Mcp
     return OpenedAgent(equipped, held)
 
 
+def _tools(agent: AgentConfig) -> list[str]:
+    """The tools that the agent is given by name."""
+    return [name for name in agent.tools if not name.startswith(MCP_PREFIX)]
+
+
+def _servers(agent: AgentConfig) -> list[str]:
+    """The servers whose tools it is given."""
+    return [name for name in agent.tools if name.startswith(MCP_PREFIX)]
+
+
+def _check_acp() -> None:
+    check_extra("acp", "acp")
+
+
+def _check_mcp() -> None:
+    check_extra("mcp", "mcp")
+
+
 def _outside(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
     # A program of the configuration lies where that says; one of the command line, where the session was made.
     directory = os.path.abspath(config.directory) if agent.name in config.agents else ""
@@ -94,9 +122,7 @@ def _outside(config: Config, agent: AgentConfig, surroundings: Surroundings) -> 
         from agentrun.adapters.agents.command import CommandAgent
 
         return CommandAgent(agent, surroundings, **given)
-    from agentrun.adapters.extras import check_extra
-
-    check_extra("acp", "acp")
+    _check_acp()
     from agentrun.adapters.acp.agent import AcpAgent
 
     return AcpAgent(agent, surroundings, **given)
@@ -138,6 +164,7 @@ def _tool(config: Config, name: str, surroundings: Surroundings) -> Tool:
 
 def _plugin_tool(config: Config, tool: ToolConfig, surroundings: Surroundings) -> Tool:
     from agentrun.adapters.tools.command import spec_of
+    from agentrun.agent.protocols import Tool
 
     settings = ToolSettings(spec_of(tool), tool.settings, os.path.abspath(config.directory), surroundings)
     user = f"tool {tool.name!r}: kind = {tool.kind!r}"
@@ -148,9 +175,7 @@ def _plugin_tool(config: Config, tool: ToolConfig, surroundings: Surroundings) -
 
 
 def _server(config: Config, name: str, surroundings: Surroundings) -> McpServer:
-    from agentrun.adapters.extras import check_extra
-
-    check_extra("mcp", "mcp")
+    _check_mcp()
     from agentrun.adapters.mcp.server import McpServer
 
     server = config.mcp[name.removeprefix(MCP_PREFIX)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 from agentrun.cli import exit as exits
@@ -28,6 +27,8 @@ def agents(options: Options, words: list[str]) -> int:
 
 def config(options: Options) -> int:
     """Says what is configured, and where each of it comes from."""
+    import json
+
     place = options.place()
     found = configuration.settings(place, root=options.root, account=options.account, config=options.config)
     if options.json:

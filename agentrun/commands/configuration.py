@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 
-from agentrun.adapters.models.settings import REDACTED, without_secrets
 from agentrun.commands.place import CONFIG_NAME, Place
 from agentrun.config import AgentConfig, Config, load_config
 from agentrun.config.durations import written as duration_as_written
@@ -19,14 +17,6 @@ from agentrun.records.codec import Doc
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-# Of a key in a table, and of an option in a command: what it is called says that its value is nobody's business.
-_SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|credential|auth")
-_SECRET_OPTION = re.compile(r"(?is)^(-{0,2}[\w.-]*(?:key|token|secret|passw|credential|auth)[\w.-]*[=:]\s*).+$")
-# What these tables hold is handed to other programs, and mostly there because it is secret.
-_ALL_SECRET = ("env", "headers")
-# These say where a secret is, not what it is.
-_NO_SECRETS = ("api_key_env", "max_tokens", "max_output_tokens", "compact_above_tokens", "author")
 
 
 class Setting(NamedTuple):
@@ -102,7 +92,7 @@ def settings(place: Place, *, root: str | None, account: str | None, config: str
 
 def agents(place: Place) -> list[AgentRow]:
     """All agents that have a name of their own. Raises ConfigError if the file cannot be read."""
-    from agentrun.adapters.models.embedded import is_installed
+    from agentrun.adapters.models.weights import is_installed
 
     config = load_config(place.config_path)
     names = [*config.agents] + (["local"] if is_installed() and "local" not in config.agents else [])
@@ -141,10 +131,10 @@ def _row(place: Place, config: Config, agent: AgentConfig, is_default: bool) -> 
 
 
 def _problem(place: Place, config: Config, agent: AgentConfig) -> AgentrunError | None:
-    from agentrun.adapters.registry import build_agent
+    from agentrun.adapters.registry import check_agent
 
     try:
-        build_agent(config, agent, _nowhere(place))
+        check_agent(config, agent, _nowhere(place))
     except ConfigError as error:
         return error
     return None
@@ -159,7 +149,11 @@ def _nowhere(place: Place) -> Any:
 def _about(agent: AgentConfig) -> str:
     if agent.kind == "loop":
         return str(agent.model)
-    return " ".join(_redacted("command", [*agent.command])) if agent.command else f"plug-in {agent.kind}"
+    if not agent.command:
+        return f"plug-in {agent.kind}"
+    from agentrun.commands.redaction import redacted
+
+    return " ".join(redacted("command", [*agent.command]))
 
 
 def _programs(config: Config, agent: AgentConfig) -> Iterator[tuple[str, str]]:
@@ -191,7 +185,9 @@ def _document(path: str | None) -> Doc:
 
 def _setting(name: str, key: str, written: Doc, effective: Any, config: Config) -> Setting:
     is_written = key in written
-    value = _redacted(key, written[key] if is_written else effective)
+    from agentrun.commands.redaction import redacted
+
+    value = redacted(key, written[key] if is_written else effective)
     if not is_written and isinstance(value, float):
         value = duration_as_written(value)  # the only defaults that are no whole numbers
     return Setting(
@@ -205,35 +201,3 @@ def _origin(
     if given:
         return option
     return f"${variable}" if environment.get(variable) else otherwise
-
-
-def _redacted(key: str, value: Any) -> Any:
-    """`value` without what may be secret in it; `key` is its name."""
-    if key in _ALL_SECRET and isinstance(value, Mapping):
-        return dict.fromkeys(value, REDACTED)
-    if isinstance(value, Mapping):
-        return {name: _redacted(str(name), each) for name, each in value.items()}
-    if key == "api_key_command":
-        # It may print the secret itself.
-        return [*value[:1], *([REDACTED] if value[1:] else [])]
-    if _SECRET_NAME.search(key) and key not in _NO_SECRETS and isinstance(value, str):
-        return REDACTED
-    if isinstance(value, list | tuple):
-        return _redacted_words(value)
-    return _redacted_text(value) if isinstance(value, str) else value
-
-
-def _redacted_words(words: list[Any] | tuple[Any, ...]) -> list[Any]:
-    """The words of a command: `--token X` hides X, and `--token=X` too."""
-    shown: list[Any] = []
-    hides_next = False
-    for word in words:
-        shown.append(REDACTED if hides_next else _redacted("", word))
-        hides_next = (
-            isinstance(word, str) and word.startswith("-") and "=" not in word and bool(_SECRET_NAME.search(word))
-        )
-    return shown
-
-
-def _redacted_text(text: str) -> str:
-    return _SECRET_OPTION.sub(rf"\g<1>{REDACTED}", without_secrets(text))

@@ -84,7 +84,7 @@ def make_order(place: Place, agent: str | None, timeout: float | None) -> Order:
 
 def _embedded_if_installed() -> str | None:
     """The agent that works without any configuration, if this machine has what it needs."""
-    from agentrun.adapters.models.embedded import is_installed
+    from agentrun.adapters.models.weights import is_installed
 
     return "local" if is_installed() else None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from agentrun.config.files import file_bytes
 from agentrun.config.values import McpConfig
 from agentrun.errors import ConfigError
@@ -31,6 +29,8 @@ def mcp_server(place: str, values: dict[str, Any], name: str) -> McpConfig:
 
 def json_servers(path: str) -> dict[str, dict[str, Any]]:
     """The tables of the `mcpServers` in a JSON file, without those that are disabled. Raises ConfigError."""
+    import json
+
     try:
         servers = json.loads(file_bytes(path))["mcpServers"]
         if not all(isinstance(each, dict) for each in servers.values()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import reprlib
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # The APIs of the common models take no other names for tools.
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TOOL_NAME = r"[A-Za-z0-9_-]{1,64}"
 
 # What has no effect for a kind of its own: a plug-in has `settings`, and nothing of what ours are made from.
 _IDLE_OF_AGENTS: dict[str, Collection[str]] = {
@@ -58,7 +57,7 @@ def _sha256(content: bytes) -> str:
     # No public names: Python 3.12 has another one than 3.11, and an interpreter may be without either.
     for module in ("_sha2", "_sha256", "hashlib"):
         try:
-            return str(importlib.import_module(module).sha256(content).hexdigest())
+            return str(__import__(module).sha256(content).hexdigest())
         except (ImportError, AttributeError):
             continue
     raise ConfigError("this Python has no SHA-256")
@@ -130,7 +129,7 @@ def _end_as_said_for_all(document: Mapping[str, Any], top: dict[str, Any]) -> No
 
 def _tool(place: str, name: str, content: Any) -> ToolConfig:
     values = _values(place, content, keys.TOOL)
-    if not _TOOL_NAME.fullmatch(name):
+    if not re.fullmatch(_TOOL_NAME, name):
         raise ConfigError(f"{place} is no name for a tool: letters, digits, '_' and '-', at most 64")
     if name == DELEGATE:
         raise ConfigError(f"{place}: {DELEGATE} is a tool that agentrun brings along; name it in an agent's tools")

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import anyio
 import anyio.lowlevel
 
-from agentrun.adapters.models.scripted import ScriptedModel, read_turns
+from agentrun.adapters.models.script import read_turns
+from agentrun.adapters.models.scripted import ScriptedModel
 from agentrun.agent.protocols import Invocation, ModelReply, ModelRequest, ToolOutcome, ToolSpec
 from agentrun.records.codec import Doc
 from agentrun.records.operation import WRITE

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agentrun.adapters.models import embedded
+from agentrun.adapters.models import weights
 from agentrun.adapters.registry import build_agent
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.protocols import Agent
@@ -31,7 +31,7 @@ needs_model = [
     pytest.mark.slow,
     pytest.mark.local,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not embedded.is_installed(), reason="the embedded model is not installed: make setup-all"),
+    pytest.mark.skipif(not weights.is_installed(), reason="the embedded model is not installed: make setup-all"),
 ]
 PATIENCE = 300.0
 
@@ -131,7 +131,8 @@ def test_it_dies_with_its_executor_however_that_dies(tmp_path: Path) -> None:
     """The server is started by a process that is killed before it could end anything."""
     script = (
         "import anyio, os, sys\n"
-        "from agentrun.adapters.models.embedded import EmbeddedServer, model_file\n"
+        "from agentrun.adapters.models.embedded import EmbeddedServer\n"
+        "from agentrun.adapters.models.weights import model_file\n"
         "async def main():\n"
         "    server = EmbeddedServer(model_file('', '.'), dict(os.environ))\n"
         "    async with server.opened():\n"
@@ -156,14 +157,14 @@ def test_without_it_the_lines_to_type_are_said(tmp_path: Path, monkeypatch: pyte
         return None
 
     monkeypatch.setattr("importlib.util.find_spec", nothing)
-    assert not embedded.is_installed()
+    assert not weights.is_installed()
     with pytest.raises(ConfigError) as refused:
         agent(tmp_path)
     assert refused.value.hint == "python3 -m pip install 'agentrun[local]'"
 
 
 def test_a_model_file_that_is_not_there(tmp_path: Path) -> None:
-    if not embedded.is_installed():
+    if not weights.is_installed():
         pytest.skip("the embedded model is not installed: make setup-all")
     with pytest.raises(ConfigError, match=r"there is no model file .*nosuch\.gguf"):
-        embedded.model_file("nosuch.gguf", str(tmp_path))
+        weights.model_file("nosuch.gguf", str(tmp_path))

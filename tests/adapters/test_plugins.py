@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from agentrun.adapters.registry import build_agent
+from agentrun.adapters.registry import build_agent, check_agent
 from agentrun.adapters.surroundings import Surroundings
-from agentrun.agent.protocols import Agent
 from agentrun.config import load_config
 from agentrun.errors import ConfigError
 from agentrun.states import RunStatus
@@ -86,13 +87,13 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def built(directory: Path, text: str) -> Agent:
+def built(directory: Path, text: str, make: Callable[..., Any] = build_agent) -> Any:
     (directory / "agentrun.toml").write_text(text)
     (directory / "s.json").write_text(json.dumps({"turns": [{"text": "x"}]}))
     config = load_config(str(directory / "agentrun.toml"))
     here = str(directory)
     surroundings = Surroundings(here, None, "ann", "session-1", "run-1", here, here, {"PATH": os.environ["PATH"]})
-    return build_agent(config, config.agent("a"), surroundings)
+    return make(config, config.agent("a"), surroundings)
 
 
 def test_a_model_and_a_tool_of_a_package(brought: Path) -> None:
@@ -131,12 +132,15 @@ BROKEN = [
 ]
 
 
+@pytest.mark.parametrize("make", [build_agent, check_agent])
 @pytest.mark.parametrize(("keys", "says"), BROKEN)
-def test_a_plug_in_that_does_not_work_is_named_and_touches_no_other_agent(brought: Path, keys: str, says: str) -> None:
+def test_a_plug_in_that_does_not_work_is_named_and_touches_no_other_agent(
+    brought: Path, keys: str, says: str, make: Callable[..., Any]
+) -> None:
     with pytest.raises(ConfigError) as refused:
-        built(brought, f"[agents.a]\n{keys}\n")
+        built(brought, f"[agents.a]\n{keys}\n", make)
     assert says in str(refused.value)
-    built(brought, f'[agents.a]\nmodel = "scripted:s.json"\n[agents.b]\n{keys}\n')
+    built(brought, f'[agents.a]\nmodel = "scripted:s.json"\n[agents.b]\n{keys}\n', make)
 
 
 def test_the_known_ones_are_named(brought: Path) -> None:

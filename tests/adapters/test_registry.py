@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from agentrun.adapters.registry import Surroundings, build_agent
+from agentrun.adapters.registry import Surroundings, build_agent, check_agent
 from agentrun.config import Config, load_config
 from agentrun.errors import ConfigError
 from agentrun.states import RunStatus
@@ -71,12 +74,31 @@ REFUSED = [
     ('model = "scripted:nosuch.json"', "nosuch.json cannot be read"),
     ('kind = "lop"', "kind = 'lop': there is no 'lop'; did you mean 'loop'?"),
     ('model = "scripted:script.json"\nsettings = {x = 1}', "settings are for plug-ins, 'scripted' is none"),
+    # Without the extra, it is that which is said to be missing.
+    ('model = "openai:x"', "OPENAI_API_KEY" if importlib.util.find_spec("openai") else "'openai' is not installed"),
 ]
 
 
+@pytest.mark.parametrize("make", [build_agent, check_agent])
 @pytest.mark.parametrize(("keys", "says"), REFUSED)
-def test_what_cannot_be_driven_is_refused(tmp_path: Path, keys: str, says: str) -> None:
+def test_what_cannot_be_driven_is_refused(tmp_path: Path, keys: str, says: str, make: Callable[..., Any]) -> None:
     config = configured(tmp_path, f'[agents.a]\n{keys}\n[mcp.m]\ncommand = "x"\n')
     with pytest.raises(ConfigError) as refused:
-        build_agent(config, config.agent(None), surroundings(tmp_path))
+        make(config, config.agent(None), surroundings(tmp_path))
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("package", "keys"),
+    [("acp", 'kind = "acp"\ncommand = ["x"]'), ("mcp", 'model = "scripted:script.json"\ntools = ["mcp:m"]')],
+)
+@pytest.mark.parametrize("make", [build_agent, check_agent])
+def test_an_extra_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, keys: str, make: Callable[..., Any]
+) -> None:
+    config = configured(tmp_path, f'[agents.a]\n{keys}\n[mcp.m]\ncommand = "x"\n')
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError) as refused:
+        make(config, config.agent(None), surroundings(tmp_path))
+    assert f"'{package}' is not installed" in str(refused.value)
+    assert refused.value.hint == f"python3 -m pip install 'agentrun[{package}]'"

@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from agentrun.adapters.models.scripted import ScriptedModel, load_script, read_turns
+from agentrun.adapters.models.script import load_turns, read_turns
+from agentrun.adapters.models.scripted import ScriptedModel
 from agentrun.agent.protocols import ChatMessage, ModelFailed, ModelReply, ModelRequest, ToolCall
 from agentrun.errors import ConfigError
 
@@ -121,7 +122,7 @@ def test_a_wrong_script_is_refused_with_the_place(tmp_path: Path, script: Any, s
     path = tmp_path / "script.json"
     path.write_text(json.dumps(script))
     with pytest.raises(ConfigError) as refused:
-        load_script(str(path))
+        load_turns(str(path))
     assert str(path) in str(refused.value)
     assert says in str(refused.value)
 
@@ -131,9 +132,9 @@ def test_what_is_no_json_object_is_refused(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "script.json"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match="is not a JSON object"):
-        load_script(str(path))
+        load_turns(str(path))
 
 
 def test_a_missing_script_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nosuch\.json cannot be read: No such file"):
-        load_script(str(tmp_path / "nosuch.json"))
+        load_turns(str(tmp_path / "nosuch.json"))

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from agentrun.adapters.models import embedded
+from agentrun.adapters.models import weights
 from agentrun.errors import EXIT_CODES
 from agentrun.store.redo import writing
 from agentrun.store.tree import Tree
@@ -299,7 +299,7 @@ def test_13_for_a_configuration_that_does_not_give_what_is_needed(home: Home, co
     assert home.messages(session) == []
     home.config.unlink()
     assert code("send", session, "x") == 13
-    if not embedded.is_installed():  # else it is the agent of whoever has configured none
+    if not weights.is_installed():  # else it is the agent of whoever has configured none
         assert home.run("send", session, "x", env={"AGENTRUN_CONFIG": ""}).code == 13
     assert code("show", session) == 0
 

@@ -39,6 +39,13 @@ WRITING = {
     "agentrun.records.acceptance",
 }  # fmt: skip
 UNDER_WAY = {"fcntl", "agentrun.records.lease", "agentrun.store.deadlines", "agentrun.store.locks"}
+# What executes an agent, and what only that needs.
+EXECUTING = {
+    "anyio", "asyncio", "ctypes", "email", "hmac", "random", "ssl", "tempfile", "_hashlib", "agentrun.agent",
+    "agentrun.adapters.acp", "agentrun.adapters.agents", "agentrun.adapters.mcp", "agentrun.adapters.process",
+    "agentrun.adapters.tools", "agentrun.adapters.models.embedded", "agentrun.adapters.models.openai_compatible",
+    "agentrun.adapters.models.scripted", "agentrun.executor",
+}  # fmt: skip
 # The modules of agentrun that a look at what is over may load, the packages included.
 MOST_TO_LOOK = 50
 
@@ -88,18 +95,29 @@ def test_a_hot_command_loads_no_more_than_it_needs(home: Home) -> None:
 
 
 @pytest.mark.slow
-def test_to_accept_a_prompt_only_the_parts_of_its_agent_are_loaded(home: Home) -> None:
-    """Its agent is built once before, to see whether it can be; it is executed by another process."""
+def test_to_accept_a_prompt_nothing_is_loaded_that_executes_its_agent(home: Home) -> None:
+    """It is only seen whether the agent could be built; it is executed by another process."""
     session = home.new("a title")
-    executing = {"anyio", "asyncio", "ctypes", "random", "ssl", "subprocess", "tempfile", "typer", "uuid"}
-    others = {
-        "_hashlib",
-        "agentrun.agent.loop",
-        "agentrun.agent.turn",
-        "agentrun.adapters.acp",
-        "agentrun.adapters.mcp",
-        "agentrun.adapters.process",
-        "agentrun.executor",
-    }
-    assert loaded_by(home, "send", session, "hello", "--detach") & (executing | others) == set()
+    home.tool("look", "cat", effect="read")
+    loaded = loaded_by(home, "send", session, "hello", "--detach")
+    assert loaded & (EXECUTING | {"json", "subprocess", "typer", "uuid"}) == set()
     home.wait_for_status(session, "completed")
+
+
+@pytest.mark.slow
+def test_to_list_agents_nothing_is_loaded_that_executes_one(home: Home) -> None:
+    """Of no kind that agentrun brings along; what a plug-in loads is its own."""
+    home.model({"text": "x"})
+    agents = {
+        "scripted": 'model = "scripted:script.json"\ntools = ["look", "delegate", "mcp:files"]',
+        "keyed": 'model = "openai:m"',
+        "other": 'model = "anthropic:m"\nactions = "structured"',
+        "embedded": 'model = "local"',
+        "command": 'kind = "command"\ncommand = ["cat"]\nchecks = [["true"]]',
+        "speaking": 'kind = "acp"\ncommand = ["cat"]',
+    }
+    written = [f"[agents.{name}]\n{keys}\n" for name, keys in agents.items()]
+    home.config.write_text("".join(written) + '[tools.look]\nargv = ["cat"]\n[mcp.files]\ncommand = "cat"\n')
+    loaded = loaded_by(home, "agents")
+    assert "agentrun.adapters.registry" in loaded
+    assert loaded & EXECUTING == set()

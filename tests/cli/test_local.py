@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from agentrun.adapters.models import embedded
+from agentrun.adapters.models import weights
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.local,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not embedded.is_installed(), reason="the embedded model is not installed: make setup-all"),
+    pytest.mark.skipif(not weights.is_installed(), reason="the embedded model is not installed: make setup-all"),
 ]
 # A machine that is busy with other things may take minutes over a few sentences.
 PATIENCE = 400.0

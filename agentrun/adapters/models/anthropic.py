@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any
 
-from agentrun.adapters.extras import check_extra, load_extra
+from agentrun.adapters.extras import load_extra
 from agentrun.adapters.models import failures
 from agentrun.adapters.models.settings import ModelSettings
 from agentrun.adapters.models.streaming import reply_from
@@ -25,7 +25,7 @@ from agentrun.adapters.models.wire import (
 from agentrun.agent.protocols import ChatMessage, ModelReply, ModelRequest, StopReason
 from agentrun.records.codec import Doc
 
-EXTRA = "anthropic"
+_EXTRA = "anthropic"
 DEFAULT_URL = "https://api.anthropic.com"
 # The API wants a limit for each reply. All models that it offers can write this much.
 MAX_OUTPUT_TOKENS = 8192
@@ -42,8 +42,6 @@ class AnthropicModel:
     """The model `settings.name` of Anthropic's API, or of a server that speaks it."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        check_extra(EXTRA, "anthropic")
-        settings.key.check(settings.agent)
         self._settings = settings
 
     @property
@@ -58,8 +56,8 @@ class AnthropicModel:
     async def _events(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
         """The stream's events. Raises ModelFailed for all that can go wrong on the way."""
         key = await self._settings.key.read()
-        anthropic = load_extra(EXTRA, "anthropic")
-        httpx = load_extra(EXTRA, "httpx2")
+        anthropic = load_extra(_EXTRA, "anthropic")
+        httpx = load_extra(_EXTRA, "httpx2")
         settings = self._settings
         url = settings.base_url or DEFAULT_URL
         with failures.as_model_failures(anthropic, httpx, settings, url):

@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from agentrun.adapters.extras import check_extra, load_extra
+from agentrun.adapters.extras import load_extra
 from agentrun.adapters.models import failures
 from agentrun.adapters.models.settings import ModelSettings
 from agentrun.adapters.models.streaming import reply_from
@@ -28,7 +28,7 @@ from agentrun.adapters.models.wire import (
 from agentrun.agent.protocols import ChatMessage, ModelReply, ModelRequest, StopReason
 from agentrun.records.codec import Doc
 
-EXTRA = "openai"
+_EXTRA = "openai"
 DEFAULT_URL = "https://api.openai.com/v1"
 # The SDK insists on a key; a server that needs none does not look at it.
 _NO_KEY = "none"
@@ -46,8 +46,6 @@ class OpenAICompatibleModel:
     """The model `settings.name` of an endpoint; `label` is what its requests are recorded under."""
 
     def __init__(self, settings: ModelSettings, *, label: str | None = None) -> None:
-        check_extra(EXTRA, "openai")
-        settings.key.check(settings.agent)
         self._settings = settings
         self._label = label or f"openai:{settings.name}"
 
@@ -63,8 +61,8 @@ class OpenAICompatibleModel:
     async def _chunks(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
         """The stream's chunks. Raises ModelFailed, with the key taken out, for all that can go wrong on the way."""
         key = await self._settings.key.read()
-        openai = load_extra(EXTRA, "openai")
-        httpx = load_extra(EXTRA, "httpx2")
+        openai = load_extra(_EXTRA, "openai")
+        httpx = load_extra(_EXTRA, "httpx2")
         settings = self._settings
         with failures.as_model_failures(openai, httpx, settings, settings.base_url or DEFAULT_URL):
             # No retries of the SDK's: each attempt is an operation of the run, recorded and counted.

@@ -1,9 +1,7 @@
-"""A model that says what a file tells it to: every example and test is then the same each time.
+"""A model that says what a file tells it to (see `script`): every example and test is then the same each time.
 
-The file is JSON: `{"turns": [{"ifContains": ..., "text": ..., "calls": [...], "ask": ..., "delayMs":
-...}]}`. The first turn that was not used yet in this run and whose `ifContains` occurs in the user's last
-input is the reply; which turns were used is told by the run's events, so the script goes on where it was
-after any interruption.
+The first turn that was not used yet in this run and whose `ifContains` occurs in the user's last input is the reply;
+which turns were used is told by the run's events, so the script goes on where it was after any interruption.
 """
 
 from __future__ import annotations
@@ -11,30 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
 
+from agentrun.adapters.models.script import ScriptedTurn
 from agentrun.agent.protocols import ModelFailed, ModelReply, ModelRequest, ToolCall
-from agentrun.config import nearest
-from agentrun.config.files import file_bytes
-from agentrun.errors import ConfigError
-from agentrun.named import NamedTuple
-from agentrun.records.codec import Doc, decode
+from agentrun.records.codec import Doc
 
 _WORD = re.compile(r"\s*\S+\s*|\s+")
 _RESULT = re.compile(r"\{\{op:([^{}]+)\}\}")
 # The key under which a reply says which turn it was.
 _TURN = "scriptTurn"
-
-
-class ScriptedTurn(NamedTuple):
-    """One turn of a script; `number` counts from 1. `delay` is in seconds, between two words of `text`."""
-
-    number: int
-    if_contains: str | None = None
-    text: str = ""
-    calls: tuple[Doc, ...] = ()
-    ask: str | None = None
-    delay: float = 0.0
 
 
 class ScriptedModel:
@@ -86,64 +69,6 @@ class ScriptedModel:
             return results[match[1]].rstrip("\n")
 
         return _RESULT.sub(result, text)
-
-
-def load_script(path: str) -> ScriptedModel:
-    """The model in the file `path`. Raises ConfigError that names the file, the turn and what is wrong."""
-    try:
-        document = decode(file_bytes(path))
-    except OSError as error:
-        raise ConfigError(f"the script {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"the script {path} is not a JSON object: {error}") from error
-    return ScriptedModel(read_turns(document, path), path)
-
-
-def read_turns(document: Doc, source: str) -> tuple[ScriptedTurn, ...]:
-    """The turns of a script; `source` is what it is called in errors. Raises ConfigError."""
-    _check_keys(document, ("turns",), source)
-    turns = document.get("turns")
-    if not isinstance(turns, list):
-        raise ConfigError(f'{source}: "turns" must be a list')
-    return tuple(_turn(turn, number, f"{source}: turn {number}") for number, turn in enumerate(turns, start=1))
-
-
-def _turn(turn: Any, number: int, place: str) -> ScriptedTurn:
-    _check_keys(turn, ("ifContains", "text", "calls", "ask", "delayMs"), place)
-    for key in ("ifContains", "text", "ask"):
-        if key in turn and not isinstance(turn[key], str):
-            raise ConfigError(f"{place}: {key} must be text")
-    delay, calls = turn.get("delayMs", 0), turn.get("calls", [])
-    if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay < float("inf"):
-        raise ConfigError(f"{place}: delayMs must be a number of milliseconds")
-    if not isinstance(calls, list):
-        raise ConfigError(f"{place}: calls must be a list")
-    return ScriptedTurn(
-        number=number,
-        if_contains=turn.get("ifContains"),
-        text=turn.get("text", ""),
-        calls=tuple(_checked_call(call, f"{place}, call {index}") for index, call in enumerate(calls, start=1)),
-        ask=turn.get("ask"),
-        delay=delay / 1000,
-    )
-
-
-def _checked_call(call: Any, place: str) -> Doc:
-    _check_keys(call, ("name", "arguments"), place)
-    if not isinstance(call.get("name"), str):
-        raise ConfigError(f"{place}: name must be the name of a tool")
-    arguments = call.get("arguments", {})
-    if not isinstance(arguments, dict):
-        raise ConfigError(f"{place}: arguments must be an object")
-    return {"name": call["name"], "arguments": arguments}
-
-
-def _check_keys(value: Any, known: tuple[str, ...], place: str) -> None:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{place} must be an object")
-    for key in value:
-        if key not in known:
-            raise ConfigError(f"{place} has no key {key!r}{nearest(key, known)}")
 
 
 def _call(turn: ScriptedTurn, number: int, call: Doc) -> ToolCall:

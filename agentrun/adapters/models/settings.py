@@ -7,16 +7,16 @@ taken out of every text that leaves the adapter: an endpoint may repeat the key 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
 
-from agentrun.agent.protocols import ModelFailed
 from agentrun.errors import ConfigError
 from agentrun.named import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Literal
+
     from agentrun.adapters.process import Outcome
 
 REDACTED = "[redacted]"
@@ -66,6 +66,7 @@ class Key:
 
     async def _printed(self, command: tuple[str, ...]) -> str:
         from agentrun.adapters.process import CannotStart, run_process
+        from agentrun.agent.protocols import ModelFailed
 
         marker = {"AGENTRUN_API_KEY_OF": f"{os.getpid()}-{id(self)}"}
         try:
