@@ -194,7 +194,7 @@ def start_next(place: Place, session: SessionDir) -> bool:
     lost. Raises StorageFailed if no process can be started; the run stays queued then.
     """
     run_id = session.active()
-    if run_id is None:
+    if run_id is None or not session.has_run(run_id):
         return False
     run_dir = session.run(run_id)
     run = run_dir.load()

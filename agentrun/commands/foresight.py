@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def foreseen(session: SessionDir) -> Recovered | None:
-    """What a patrol would do about the session's active run; None if nothing."""
-    run_id = session.active()
+    """What a patrol would do about the run whose turn it is; None if nothing."""
+    run_id = session.front()
     if run_id is None:
         return None
     run_dir = session.run(run_id)

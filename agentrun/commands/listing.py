@@ -46,9 +46,8 @@ def rows(
 
 
 def _row(session: SessionDir, document: Session) -> SessionRow:
-    active = session.active()
-    newest = [active] if active else session.newest_run_ids(1, document)
-    view = session.run(newest[0]).view() if newest and newest[0] else None
+    front = session.front(document)
+    view = session.run(front).view() if front else None
     return SessionRow(document, view, session.changed_at(document))
 
 

@@ -17,8 +17,8 @@ class Target(NamedTuple):
     run_id: str | None
 
     def run(self) -> RunDir:
-        """The run that was named, else the session's active one, else its newest. Raises NotFound."""
-        run_id = self.run_id or self.session.active() or next(iter(self.session.newest_run_ids(1)), None)
+        """The run that was named, else the one whose turn it is, else the newest. Raises NotFound."""
+        run_id = self.run_id or self.session.front()
         if run_id is None:
             raise NotFound(
                 f"{self.session.session_id} has no run yet",

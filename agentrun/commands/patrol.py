@@ -23,7 +23,7 @@ from agentrun.lifecycle.winding_down import end_overdue
 from agentrun.named import NamedTuple
 from agentrun.records.lease import Lease
 from agentrun.records.views import Recovered, RunView
-from agentrun.states import RunStatus
+from agentrun.states import TERMINAL, RunStatus
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
@@ -205,7 +205,9 @@ class Patrol:
 def _active_run(session: SessionDir) -> RunDir | None:
     """The run that holds the slot, or should: what a crash left half done is completed by that."""
     run_id = session.active()
-    if run_id is None or session.run(run_id).load().is_over:
+    status = session.run(run_id).load().status if run_id is not None else None
+    # A queued one may not be made yet, or have the slot of one that was begun.
+    if status in (None, RunStatus.QUEUED, *TERMINAL):
         with writing(session):
             pass
         run_id = session.active()

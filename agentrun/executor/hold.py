@@ -16,7 +16,7 @@ import anyio
 
 from agentrun import clock
 from agentrun.agent.checks import Check
-from agentrun.errors import AgentrunError, FencedOut, StorageFailed
+from agentrun.errors import AgentrunError, FencedOut, SlotTaken, StorageFailed
 from agentrun.executor.audience import Audience
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.executor.stopwatch import Stopwatch
@@ -25,7 +25,7 @@ from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.lease import Lease
 from agentrun.records.run import Run
-from agentrun.states import EventType
+from agentrun.states import EventType, RunStatus
 from agentrun.store import inbox
 from agentrun.store.liveness import still_fenced
 from agentrun.store.locks import has_liveness
@@ -252,6 +252,7 @@ class Hold:
     def _claim(self) -> Lease:
         with self._writing() as writer:
             assert self._liveness is not None
+            self._check_turn(writer)
             fenced = still_fenced(self.run_dir, self.run_dir.current(writer), self._liveness)
             self._has_lock = fenced is None
             terms = self.terms
@@ -263,6 +264,17 @@ class Hold:
         self._snapshot_at = self.run_dir.seen.applied_seq
         self._watch.start()
         return lease
+
+    def _check_turn(self, writer: Writer) -> None:
+        """Raises SlotTaken if the run has not begun and another one has the slot: of a session's runs one executes."""
+        active, run = self.session.active(), self.run_dir.current(writer)
+        if run.status is RunStatus.QUEUED and active not in (None, run.run_id):
+            raise SlotTaken(
+                f"{self.run_dir.name} waits for its turn behind {active}",
+                hint=f"watch that with: agentrun show -f {run.session_id}/{active}",
+                session_id=run.session_id,
+                run_id=run.run_id,
+            )
 
     def _saw(self, event: Event) -> None:
         if self.events and event.seq <= self.events[-1].seq:

@@ -47,6 +47,14 @@ class Message(NamedTuple):
         """Whether a run follows from this line: from a prompt, or from the wish to have the history summarised."""
         return (self.role, self.mode) in (("user", PROMPT), ("system", COMPACT))
 
+    @property
+    def queue(self) -> list[str]:
+        """Of what begins a run: the runs that were open from then on, in the order in which they get the slot."""
+        accept = self.accept or {}
+        behind = [run_id for run_id in accept.get("behind") or () if isinstance(run_id, str)]
+        # At the head means behind the run that holds the slot and before those that wait for it.
+        return [*behind[:1], self.run_id, *behind[1:]] if accept.get("atHead") else [*behind, self.run_id]
+
     def to_doc(self) -> Doc:
         """The line's fields in the order they are stored."""
         doc: Doc = {

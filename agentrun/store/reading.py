@@ -188,7 +188,7 @@ class RunReader:
         if status is not RunStatus.QUEUED:
             late = self._lateness(run) if executor == "frozen" else None
             return RunView(run, status, executor, self.stop_is_asked(run), overdue, late=late)
-        holder = slot_holder(self.session_directory)
+        holder = self._said.front() if self._said is not None else slot_holder(self.session_directory)
         if holder is None or holder == self.run_id:
             return RunView(run, status, executor, self.stop_is_asked(run), overdue, unattended=executor == "none")
         lost_ahead = holder if self._has_lost_executor(holder) else None

@@ -68,13 +68,15 @@ class recording:
 def redo(writer: Writer) -> None:
     """Completes what an earlier writer left half done; changes nothing if nothing is."""
     prompt = writer.newest_prompt()
-    for run_id in writer.queue_of(prompt) if prompt else ():
+    for run_id in prompt.queue if prompt else ():
         make_run_again(writer, run_id)
     _free_useless_slot(writer)
     if prompt is not None:
         closing.stop_interrupted(writer, prompt)
-    for run_dir in list(writer.newest_known_runs()):
+    runs = list(writer.newest_known_runs())
+    for run_dir in runs:
         _redo_run(writer, run_dir)
+    _free_usurped_slot(writer, runs)
     closing.link_next(writer)
 
 
@@ -121,6 +123,17 @@ def _free_useless_slot(writer: Writer) -> None:
     active = writer.session.active()
     is_useful = active is not None and writer.session.has_run(active)
     if not is_useful and writer.session.directory.stat(layout.ACTIVE) is not None:
+        writer.free_slot()
+
+
+def _free_usurped_slot(writer: Writer, runs: list[RunDir]) -> None:
+    """A run that waits for its turn must not have the slot while one that was begun is open: both would be executed."""
+    if len(runs) < 2:
+        return
+    active = writer.session.active()
+    still_open = [run for run in (run_dir.current(writer) for run_dir in runs) if not run.is_over]
+    begun = {run.run_id for run in still_open if run.started_at is not None}
+    if begun and active in {run.run_id for run in still_open} - begun:
         writer.free_slot()
 
 

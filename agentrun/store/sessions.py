@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agentrun.records.run import Run
     from agentrun.store.locks import session_lock
 
 # As many of the last messages are decoded one after the other before it is looked for some kind of them in the bytes.
@@ -230,8 +231,42 @@ class SessionDir:
         return None
 
     def active(self) -> str | None:
-        """The id of the run that holds the slot."""
-        return slot_holder(self.directory)
+        """The id of the run that holds the slot; None, too, where what stands there is no run of this session.
+
+        (Whoever writes next frees it then.)
+        """
+        run_id = slot_holder(self.directory)
+        return run_id if run_id is not None and self._knows(run_id) else None
+
+    def front(self, document: Session | None = None) -> str | None:
+        """The id of the run that `SESSION` alone means: it holds the slot, or gets it from whoever writes next.
+
+        A crash may have left the slot free while runs wait for it. Where none is open, the newest; None without any.
+        """
+        active = self.active()
+        if active is not None:
+            return active
+        prompt = next(self.prompts(document), None)
+        if prompt is None:
+            return None
+        if len(prompt.queue) == 1:
+            return prompt.run_id
+        still_open = [run for run in map(self._run_if_readable, prompt.queue) if run is not None and not run.is_over]
+        first = min(still_open, key=lambda run: run.started_at is None, default=None)
+        return first.run_id if first is not None else prompt.run_id
+
+    def _run_if_readable(self, run_id: str) -> Run | None:
+        try:
+            return self.run(run_id).load()
+        except (CorruptRecord, NotFound):
+            return None  # whoever asks for that one is told
+
+    def _knows(self, run_id: str) -> bool:
+        try:
+            self.run(run_id)
+        except NotFound:
+            return False
+        return True
 
     def run(self, run_id: str) -> RunDir:
         """The run with exactly this id. Raises NotFound."""
@@ -297,6 +332,10 @@ class Said:
         """The newest message numbered `since` or more that tells how the run ended, or what it asked."""
         messages = self._session.messages_with((REPORT, ENDED, QUESTION), since)
         return next((message for message in messages if message.run_id == self._run_id), None)
+
+    def front(self) -> str | None:
+        """The run whose turn it is."""
+        return self._session.front()
 
     def is_left_behind(self) -> bool:
         """Whether a later run was accepted when this one was no longer open."""

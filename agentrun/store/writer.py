@@ -63,21 +63,13 @@ class Writer(Held):
     def newest_known_runs(self) -> Iterator[RunDir]:
         """The newest run, and those that were open when it was accepted: no other can be open. In queue order."""
         prompt, active = self.newest_prompt(), self.session.active()
-        known = self.queue_of(prompt) if prompt else []
+        known = prompt.queue if prompt else []
         # The line of its prompt may be damaged; the slot tells of it all the same.
         if active is not None and active not in known:
             known = [active, *known]
         for run_id in known:
             if self.session.has_run(run_id):
                 yield self.session.run(run_id)
-
-    @staticmethod
-    def queue_of(prompt: Message) -> list[str]:
-        """The runs that were open once `prompt` was accepted, in the order in which they get the slot."""
-        accept = prompt.accept or {}
-        behind = [run_id for run_id in accept.get("behind") or () if isinstance(run_id, str)]
-        # At the head means behind the run that holds the slot and before those that wait for it.
-        return [*behind[:1], prompt.run_id, *behind[1:]] if accept.get("atHead") else [*behind, prompt.run_id]
 
     @staticmethod
     def interrupted_by(prompt: Message) -> str | None:

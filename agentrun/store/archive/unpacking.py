@@ -20,7 +20,6 @@ from agentrun.store.archive.tar import Member, members
 from agentrun.store.disk import Directory
 from agentrun.store.sessions import SessionDir
 from agentrun.store.staging import Staging
-from agentrun.store.writer import Writer
 
 # Bytes of the first member, which says what this is.
 _LARGEST_MANIFEST = 1 << 16
@@ -195,7 +194,7 @@ def _check_session(session: SessionDir, path: str) -> None:
     session.check_writable()
     begun = session.newest_prompt()
     # Also one that was accepted and is not there: the next writer would make it.
-    for run_id in {*session.run_ids(), *(Writer.queue_of(begun) if begun else ())}:
+    for run_id in {*session.run_ids(), *(begun.queue if begun else ())}:
         run_dir = session.run(run_id)
         run = run_dir.load()
         # An end that no event tells is known from files that may be lost as well.

@@ -16,8 +16,8 @@ from agentrun.store import inbox, layout
 from agentrun.store.check.records import look_at_kinds, look_at_log
 from agentrun.store.check.run import look_at_blobs, look_at_run, lost_log
 from agentrun.store.numbers import newest_message_of
+from agentrun.store.reading import slot_holder
 from agentrun.store.sessions import SessionDir
-from agentrun.store.writer import Writer
 
 _KNOWN = frozenset(
     {
@@ -49,7 +49,7 @@ class _Conversation:
     def newest_queue(self) -> list[str]:
         """The runs that can be open."""
         newest = max(self.prompts.values(), key=lambda prompt: prompt.seq, default=None)
-        return Writer.queue_of(newest) if newest else []
+        return newest.queue if newest else []
 
     def may_tell_end_of(self, run_id: str) -> bool:
         """Whether the end of a run is told, or may have been told by a line that cannot be read."""
@@ -164,7 +164,7 @@ def _look_at_runs(session: SessionDir, conversation: _Conversation) -> Iterator[
 
 
 def _look_at_slot(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
-    active, path = session.active(), session.directory.at(layout.ACTIVE)
+    active, path = slot_holder(session.directory), session.directory.at(layout.ACTIVE)
     if active is None:
         if session.directory.stat(layout.ACTIVE) is not None:
             yield Finding(Kind.SLOT, path, "names no run")
@@ -175,10 +175,28 @@ def _look_at_slot(session: SessionDir, conversation: _Conversation) -> Iterator[
         yield Finding(Kind.SLOT, path, f"names {active}, which is not there")
     elif _is_over(session, active):
         yield Finding(Kind.SLOT, path, f"names {active}, which has ended")
+    elif begun := _begun_instead(session, conversation, active):
+        yield Finding(
+            Kind.SLOT, path, f"names {active}, which waits for its turn, though {begun} was begun and is open"
+        )
 
 
 def _open_runs(session: SessionDir, conversation: _Conversation) -> list[str]:
     return [run_id for run_id in conversation.newest_queue if session.has_run(run_id) and not _is_over(session, run_id)]
+
+
+def _begun_instead(session: SessionDir, conversation: _Conversation, active: str) -> str | None:
+    """An open run that was begun, if the one with the slot was not."""
+    if not _waits(session, active):
+        return None
+    return next((run_id for run_id in _open_runs(session, conversation) if not _waits(session, run_id)), None)
+
+
+def _waits(session: SessionDir, run_id: str) -> bool:
+    try:
+        return session.run(run_id).load().started_at is None
+    except CorruptRecord:
+        return True  # the look at the run says so
 
 
 def _is_over(session: SessionDir, run_id: str) -> bool:
