@@ -250,6 +250,38 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
             load_turns(str(path))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give things to other users")
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_another_user_may_have_put_there_is_not_read(tmp_path: Path, kind: str) -> None:
+    """It names commands that are executed as whoever reads it. # covers promise 14"""
+    OTHER, ADMIN = 64002, 64003
+    (tmp_path / "accounts").mkdir()
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    path = tmp_path / "agentrun.toml"
+    planted = path if kind == "file" else theirs / "evil.toml"
+    planted.write_text("max_attempts = 7")
+    if kind == "link":
+        path.symlink_to(planted)
+        os.chown(theirs, OTHER, OTHER)
+    os.chown(planted, OTHER, OTHER)
+    os.chown(path, OTHER, OTHER, follow_symlinks=False)
+    for mode in (0o1777, 0o777, 0o2775):
+        tmp_path.chmod(mode)
+        with pytest.raises(ConfigError, match=f"another user .uid {OTHER}.*--config"):
+            load_config(str(path))
+    # In a directory of their own nobody else can have put it there, and no others write into this one.
+    for folder, owner, mode in ((tmp_path, 0, 0o755), (tmp_path, OTHER, 0o1777)):
+        os.chown(folder, owner, owner)
+        folder.chmod(mode)
+        assert load_config(str(path)).max_attempts == 7
+    # Where no tree is, those who share a group share their files.
+    os.chown(tmp_path, ADMIN, ADMIN)
+    (tmp_path / "accounts").rmdir()
+    tmp_path.chmod(0o2775)
+    assert load_config(str(path)).max_attempts == 7
+
+
 def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
     missing = str(tmp_path / "nosuch.toml")
     with pytest.raises(ConfigError, match="there is no configuration file"):

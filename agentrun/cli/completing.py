@@ -21,6 +21,8 @@ from agentrun.render.safe import excerpt
 COMMAND = "__complete"
 FILES = "file"
 _ABOUT_COLUMNS = 60
+# What means something to one of the shells, or ends a word.
+_SPECIAL = frozenset(" \"'`$\\;&|<>()*?[]{}~!#^%")
 
 # By its name, what kind of value an option takes, and its help; no kind: it takes none.
 _COMMON = {
@@ -53,9 +55,14 @@ def complete(typed: Sequence[str]) -> int:
     if kind == FILES:
         output.out("files\n")
         return 0
-    names = list(_names(kind, line, _place(before), begun))
+    names = [each for each in _names(kind, line, _place(before), begun) if _can_be_typed(each.text)]
     output.out("".join(["words\n", *(_shown(name, prefix) for name in names)]))
     return 0
+
+
+def _can_be_typed(name: str) -> bool:
+    """Whether a shell takes `name` as it stands: it is put on the line unquoted, and shown among others as it is."""
+    return name.isprintable() and not any(character in _SPECIAL for character in name)
 
 
 def _shown(name: Name, prefix: str) -> str:

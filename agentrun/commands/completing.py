@@ -100,10 +100,11 @@ def _configured(path: str | None) -> dict[str, str]:
     """By name, the kind or the model of each agent. Not through `config`: that reads and checks all there is."""
     import tomllib
 
+    from agentrun.config.files import file_bytes
+
     try:
-        with open(path or "", "rb") as file:
-            agents = tomllib.load(file).get("agents", {})
-    except (OSError, ValueError):
+        agents = tomllib.loads(file_bytes(path).decode("utf-8")).get("agents", {}) if path else {}
+    except (OSError, ValueError, RecursionError):
         return {}
     tables = agents.items() if isinstance(agents, dict) else ()
     return {

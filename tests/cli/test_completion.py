@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -119,6 +120,33 @@ def test_a_title_says_which_session_it_is_and_drives_no_terminal(
     ]
     complete(["show", "aaa/"])
     assert b"run-2\trunning\naaa/run-1\tcompleted" in capfdbinary.readouterr().out
+
+
+HOSTILE = ("\x1b[2J", "\u202e", "$(id)", "`id`", "; id", "a b", "'", "\nfiles", "\ud800")
+
+
+def test_what_is_stored_is_offered_only_if_a_shell_takes_it_as_it_is(
+    place: Tree, offered: Callable[..., list[str]], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """It is put on the command line unquoted. # covers promise 15"""
+    session = place.session("session-bbb")
+    executor = trees.Executor(session, trees.accept(session).run_id)
+    executor.deliver()
+    for number, each in enumerate(HOSTILE):
+        executor.start_tool(f"op-{number}{each}", "write")
+    executor.start_tool("op-fine", "write")
+    lines = [f"[agents.{json.dumps(each)}]\nmodel = 'local'\n" for each in (*HOSTILE[:-1], "周报")]
+    Path(place.root, "agentrun.toml").write_text("".join(lines), encoding="utf-8")
+    assert offered("cancel", "bbb", "--op", "") == ["op-fine"]
+    assert offered("reconcile", "bbb", "") == ["op-fine"]
+    assert offered("new", "--agent", "") == ["local", "周报"]
+
+
+def test_a_configuration_that_is_no_file_is_not_waited_for(place: Tree, offered: Callable[..., list[str]]) -> None:
+    path = Path(place.root, "agentrun.toml")
+    path.unlink()
+    os.mkfifo(path)
+    assert offered("new", "--agent", "") == ["local"]
 
 
 def test_the_place_is_the_one_that_the_line_names(place: Tree, offered: Callable[..., list[str]]) -> None:
