@@ -19,6 +19,7 @@
     ├── NotFound                8  not_found
     │   └── Ambiguous              several sessions match
     ├── Denied                  9  denied
+    │   └── NewerFormat            a newer agentrun wrote it: this one reads what it can, and does not write
     ├── CorruptRecord          10  damaged
     ├── StorageFailed          11  storage
     ├── FencedOut              12  fenced
@@ -188,6 +189,10 @@ class Denied(AgentrunError):
     """Permission denied, or an id or path that must not be used."""
 
     code = "denied"
+
+
+class NewerFormat(Denied):
+    """A document is of a newer format, or of one that is none: it may be read as far as it can be, and not written."""
 
 
 class CorruptRecord(AgentrunError):

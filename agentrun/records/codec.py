@@ -5,7 +5,7 @@ The standard library's parser is used, because loading it is what every quick co
 
 from __future__ import annotations
 
-from agentrun.errors import Denied, UsageError
+from agentrun.errors import NewerFormat, UsageError
 from agentrun.records import jsontext
 
 TYPE_CHECKING = False
@@ -42,19 +42,31 @@ def decode(data: bytes) -> Doc:
     return value
 
 
-def check_version(doc: Doc, path: str) -> None:
-    """Raises Denied if the document at `path` is of a newer format, which this version may read but not write."""
+def check_version(doc: Doc, path: str, consequence: str = "it is read-only here") -> None:
+    """Raises NewerFormat if the document at `path` is of a newer format, which this version may read but not write.
+
+    `consequence` says what follows from that.
+    """
     version = doc.get("formatVersion", FORMAT_VERSION)
     if type(version) is not int:
-        raise Denied(
-            f"{path} has format {jsontext.line_of(version)}, which is no whole number: it is read-only here",
+        raise NewerFormat(
+            f"{path} has format {jsontext.line_of(version)}, which is no whole number: {consequence}",
             hint=f"install a newer agentrun, or, if an older one made it, put formatVersion back to {FORMAT_VERSION}",
         )
     if version > FORMAT_VERSION:
-        raise Denied(
-            f"{path} has format {version}, this agentrun writes format {FORMAT_VERSION}: it is read-only here",
+        raise NewerFormat(
+            f"{path} has format {version}, this agentrun writes format {FORMAT_VERSION}: {consequence}",
             hint="install a newer agentrun to go on with this session",
         )
+
+
+def check_replaceable(data: bytes | None, path: str) -> None:
+    """Raises NewerFormat if `data`, which stands at `path`, is of a newer format. What is no document is made anew."""
+    try:
+        doc = decode(data) if data else {}
+    except ValueError:
+        return
+    check_version(doc, path)
 
 
 def without(doc: Doc, names: frozenset[str]) -> Doc:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentrun.named import NamedTuple
-from agentrun.records.codec import Doc
+from agentrun.records.codec import Doc, without
 from agentrun.records.event import Event
 from agentrun.states import OPEN_OPERATION, OPERATION_TRANSITIONS, EventType, OperationStatus
 
@@ -31,6 +31,7 @@ class Operation(NamedTuple):
     `run.json` (`brief`), where only what is open or unresolved is listed.
 
     `pause_ms` and `paused_at` are there between two attempts: how long the pause is, and since when.
+    `extra` keeps what other versions have put into `run.json` about it.
     `settled` says that a cancel, a probe, a late result or the user's word made an unsure outcome certain.
     """
 
@@ -59,6 +60,7 @@ class Operation(NamedTuple):
     check: Doc | None = None
     pause_ms: int | None = None
     paused_at: str | None = None
+    extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
 
     @property
     def is_open(self) -> bool:
@@ -79,6 +81,9 @@ class Operation(NamedTuple):
 
     def brief(self) -> Doc:
         """The fields that `run.json` lists of an open or unresolved operation."""
+        return self._brief() | self.extra
+
+    def _brief(self) -> Doc:
         return {
             "operationId": self.operation_id,
             "kind": self.kind,
@@ -133,6 +138,7 @@ class Operation(NamedTuple):
             finished_at=doc["finishedAt"],
             cancel_requested_at=doc.get("cancelRequestedAt"),
             error=doc["error"],
+            extra=without(doc, _BRIEF),
         )
 
     def light(self) -> Operation:
@@ -270,3 +276,6 @@ _CHANGES: dict[str, Callable[[Operation, Event], Operation]] = {
 
 # The events that are about one operation and change nothing else.
 OF_OPERATIONS = frozenset({E.TOOL_REGISTERED, *_CHANGES})
+
+# What of an operation `run.json` tells in this version.
+_BRIEF = frozenset(Operation("", "", "").brief())

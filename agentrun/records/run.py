@@ -120,6 +120,30 @@ class Run(NamedTuple):
             began = run.started_at or event.at
             return run._replace(status=needed, started_at=began, waiting_for=waiting).apply(event)
 
+    def known(self) -> Run:
+        """The same without what other versions have put into its snapshot: no event tells of that."""
+        return self._replace(extra={}, **self._folded({}, {}))
+
+    def with_unknown_of(self, other: Run) -> Run:
+        """The same with what other versions have put into the snapshot that `other` is."""
+        unknown = {name: value for name, value in other.usage.items() if name not in NO_USAGE}
+        listed = (*other.open_operations, *other.unresolved_operations)
+        return self._replace(
+            extra=other.extra, **self._folded(unknown, {each.operation_id: each.extra for each in listed})
+        )
+
+    def _folded(self, usage: Doc, operations: dict[str, Doc]) -> Doc:
+        """What is folded of parts that may have unknown fields of their own, with these instead."""
+
+        def kept(listed: tuple[Operation, ...]) -> tuple[Operation, ...]:
+            return tuple(each._replace(extra=operations.get(each.operation_id, {})) for each in listed)
+
+        return {
+            "usage": {name: value for name, value in self.usage.items() if name in NO_USAGE} | usage,
+            "open_operations": kept(self.open_operations),
+            "unresolved_operations": kept(self.unresolved_operations),
+        }
+
     def to_doc(self) -> Doc:
         """The fields of `run.json` in the order they are stored."""
         return {

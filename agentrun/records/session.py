@@ -72,18 +72,22 @@ class Session(NamedTuple):
         return cls(
             session_id=session_id,
             account_id=account_id,
-            title=str(doc.get("title") or ""),
+            title=_text(doc.get("title")),
             agent=doc.get("agent") if isinstance(doc.get("agent"), str) else None,
             archived=doc.get("archived") is True,
             working_directory=doc.get("workingDirectory") if isinstance(doc.get("workingDirectory"), str) else None,
             remote_ids=remote_ids if isinstance(remote_ids, dict) else {},
             forked_from=forked_from if isinstance(forked_from, dict) else None,
-            created_at=str(doc.get("createdAt") or ""),
-            updated_at=str(doc.get("updatedAt") or ""),
+            created_at=_text(doc.get("createdAt")),
+            updated_at=_text(doc.get("updatedAt")),
             revision=revision if isinstance(revision, int) else 1,
             format_version=doc.get("formatVersion", FORMAT_VERSION),
             extra=without(doc, _FIELDS),
         )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _seq_of(origin: Doc | None) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from agentrun.named import NamedTuple
-from agentrun.records.codec import FORMAT_VERSION, Doc
+from agentrun.records.codec import FORMAT_VERSION, Doc, without
+
+_FIELDS = frozenset(("formatVersion", "sessionId", "text", "covers", "by", "at"))
 
 
 class Summary(NamedTuple):
     """A summary. It stands for the messages up to `message_seq`, and for the replies and tool results of `run_id` up to
-    its event `event_seq`, if it covers any. `by_run` and `by_operation` name the model request that made it.
+    its event `event_seq`, if it covers any. `by_run` and `by_operation` name the model request that made it. `extra`
+    keeps fields of other versions.
     """
 
     session_id: str
@@ -19,6 +22,7 @@ class Summary(NamedTuple):
     by_run: str
     by_operation: str
     at: str
+    extra: Doc = {}  # noqa: RUF012 - never written to, and NamedTuple has no default factory
 
     def to_doc(self) -> Doc:
         """The document's fields in the order they are stored."""
@@ -29,7 +33,7 @@ class Summary(NamedTuple):
             "covers": {"messageSeq": self.message_seq, "runId": self.run_id, "eventSeq": self.event_seq},
             "by": {"runId": self.by_run, "operationId": self.by_operation},
             "at": self.at,
-        }
+        } | self.extra
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Summary:
@@ -50,4 +54,5 @@ class Summary(NamedTuple):
             by_run=str(by.get("runId")),
             by_operation=str(by.get("operationId")),
             at=str(doc.get("at") or ""),
+            extra=without(doc, _FIELDS),
         )

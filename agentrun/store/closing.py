@@ -13,7 +13,6 @@ from agentrun.records.lease import Lease
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
-from agentrun.store import layout
 from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
@@ -101,7 +100,7 @@ def make_end_last(writer: Writer, run_dir: RunDir, run: Run) -> None:
         # Nobody has claimed it, so nothing made its directory last yet; a conversation that tells of an end without a
         # run is taken for damage.
         run_dir.directory.sync()
-        writer.session.directory.open(layout.RUNS).sync()
+        writer.session.runs().sync()
 
 
 def publish(writer: Writer, run_dir: RunDir, run: Run) -> None:

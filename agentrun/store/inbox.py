@@ -203,7 +203,7 @@ def _next_run_id(writer: Writer) -> str:
     prompt = writer.newest_prompt()
     number = (ids.run_number(prompt.run_id) or 0) + 1 if prompt else 1
     # The line of a prompt may be damaged or lost; its run's number is not free for that, and neither is its own.
-    runs = writer.session.directory.open(layout.RUNS)
+    runs = writer.session.runs()
     while runs.stat(ids.run_id(number)) is not None:
         _heed_run(writer, ids.run_id(number))
         number += 1

@@ -82,7 +82,7 @@ def redo(writer: Writer) -> None:
 
 def make_run(writer: Writer, prompt: Message) -> RunDir:
     """The run of an accepted prompt: its directory and its first event. The caller syncs or leaves it to redo."""
-    writer.session.directory.open(layout.RUNS).make(prompt.run_id)
+    writer.session.runs().make(prompt.run_id)
     run_dir = writer.session.run(prompt.run_id)
     if run_dir.events.next_seq() == 1:
         event = first_event(writer.session.account, prompt)
@@ -115,7 +115,7 @@ def make_run_again(writer: Writer, run_id: str) -> None:
     run_dir = make_run(writer, prompt)
     run_dir.events.sync()
     run_dir.directory.sync()
-    writer.session.directory.open(layout.RUNS).sync()
+    writer.session.runs().sync()
 
 
 def _free_useless_slot(writer: Writer) -> None:

@@ -12,7 +12,7 @@ import os
 
 from agentrun import clock
 from agentrun.errors import CorruptRecord, FencedOut
-from agentrun.records.codec import Doc, check_version, decode, encode_document, encode_line
+from agentrun.records.codec import Doc, check_replaceable, encode_document, encode_line
 from agentrun.records.event import Event, beginning_of
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
@@ -91,6 +91,10 @@ class RunDir(RunReader):
                 offset=self.events.damage[0].offset if self.events.damage else 0,
                 hint=f"see what is damaged: agentrun check {self.session_id}\nend it with: agentrun cancel {self.name}",
             )
+
+    def check_writable(self) -> None:
+        """Raises NewerFormat if `run.json` is of a newer format, which must not be rewritten in this one."""
+        check_replaceable(self.directory.read(layout.RUN), self.directory.at(layout.RUN))
 
     def has_news(self) -> bool:
         """Whether others may have written since this handle last looked; needs no lock and costs two system calls."""
@@ -173,10 +177,11 @@ class RunDir(RunReader):
 
         A copy of one from which the events do not lead to what the run is now is kept.
         """
+        self.check_writable()
         snapshot, run = self.snapshot(), self._fold_all()
         if snapshot is not None:
-            run = run._replace(extra=snapshot.extra)
-        if snapshot is None or snapshot.fold(self.all_events()) != run:
+            run = run.with_unknown_of(snapshot)
+        if snapshot is None or snapshot.fold(self.all_events()).known() != run.known():
             self._keep_snapshot()
         self._run, self._offset = run, self.events.size()
         self.write_snapshot(held)
@@ -345,7 +350,7 @@ class RunDir(RunReader):
 
     def _catch_up(self) -> Run:
         if self._run is None:
-            self._check_version()
+            self.check_writable()
         # A torn tail gives way to the next record: a handle that had counted its bytes would begin to read in the
         # middle of that one, and miss it.
         self.events.next_seq()
@@ -366,15 +371,6 @@ class RunDir(RunReader):
                 self._take_up_sentinel(held)
                 run = self._caught_up()
         return run
-
-    def _check_version(self) -> None:
-        """Raises Denied if `run.json` is of a newer format, which must not be rewritten in this one."""
-        data = self.directory.read(layout.RUN)
-        try:
-            doc = decode(data) if data else {}
-        except ValueError:
-            return  # no snapshot at all, and made anew
-        check_version(doc, self.directory.at(layout.RUN))
 
     def _take_up_sentinel(self, held: Held) -> None:
         from agentrun.store.identity import user_name

@@ -10,7 +10,7 @@ import os
 
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound, SessionHeld
-from agentrun.records.codec import Doc, check_version, decode
+from agentrun.records.codec import Doc, check_replaceable, check_version, decode
 from agentrun.records.message import COMPACT, ENDED, PROMPT, QUESTION, REPORT, Message
 from agentrun.records.session import Session
 from agentrun.store import layout
@@ -49,14 +49,20 @@ class SessionDir:
         return SessionDir(self.account, self.session_id, self.directory.another(), self.activity)
 
     def read(self) -> Session:
-        """The session's document. Raises CorruptRecord if it is none or another session's."""
+        """The session's document. Raises CorruptRecord if it is none or another session's.
+
+        Raises NewerFormat if it is of a newer format in which it cannot be recognised.
+        """
         path = self.directory.at(layout.SESSION)
         data = self.directory.read(layout.SESSION)
         if data is None:
             raise CorruptRecord(f"{path} is missing", path=path, offset=0)
+        doc: Doc = {}
         try:
-            session = Session.from_doc(decode(data))
+            doc = decode(data)
+            session = Session.from_doc(doc)
         except ValueError as error:
+            check_version(doc, path, "it cannot be read here")
             raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error
         if (session.session_id, session.account_id) != (self.session_id, self.account):
             raise CorruptRecord(
@@ -67,8 +73,10 @@ class SessionDir:
         return session
 
     def check_writable(self) -> None:
-        """Raises Denied if the session is of a format that this version must not write."""
+        """Raises NewerFormat if the session, or its summary, is of a format that this version must not write."""
         check_version(self.read().to_doc(), self.directory.at(layout.SESSION))
+        # A run may have to write a new one at any time.
+        check_replaceable(self.directory.read(layout.SUMMARY), self.directory.at(layout.SUMMARY))
 
     def locked(self) -> session_lock:
         """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there.
@@ -93,6 +101,16 @@ class SessionDir:
         from agentrun.store.locks import session_lock
 
         return session_lock(self.directory, self._refuse_frozen, self._check_in_place)
+
+    def runs(self) -> Directory:
+        """The directory of the runs, which was made with the session. Raises CorruptRecord if it was lost."""
+        try:
+            return self.directory.open(layout.RUNS)
+        except NotFound as error:
+            found = os.fstat(self.directory.fd)
+            self._check_in_place((found.st_dev, found.st_ino))
+            path = self.directory.at(layout.RUNS)
+            raise CorruptRecord(f"{path} is missing", path=path, offset=0) from error
 
     def _check_in_place(self, opened: tuple[int, int]) -> None:
         """Raises NotFound if whoever held the lock before has removed it; what was written now would be lost."""
@@ -272,7 +290,7 @@ class SessionDir:
         """The run with exactly this id. Raises NotFound."""
         if ids.run_number(run_id) is None:
             raise self._missing(run_id)
-        runs = self.directory.open(layout.RUNS)
+        runs = self.runs()
         try:
             directory: Directory = runs.open(run_id)
         except NotFound as error:
@@ -300,7 +318,7 @@ class SessionDir:
 
     def run_ids(self) -> list[str]:
         """The ids of all runs, newest first."""
-        numbers = (ids.run_number(name) for name in self.directory.open(layout.RUNS).names())
+        numbers = (ids.run_number(name) for name in self.runs().names())
         return [ids.run_id(number) for number in sorted((n for n in numbers if n), reverse=True)]
 
     def newest_run_ids(self, count: int, document: Session | None = None) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agentrun.records.codec import FORMAT_VERSION, decode, encode_document
+from agentrun.errors import NewerFormat
+from agentrun.records.codec import check_version, decode, encode_document
 from agentrun.records.lease import Lease
 from agentrun.records.summary import Summary
 from agentrun.store import layout
@@ -15,14 +16,27 @@ def read_summary(session: SessionDir) -> Summary | None:
     """The summary; None if there is none that can be used. Then the history, which is all there, is used instead."""
     data = session.directory.read(layout.SUMMARY)
     try:
-        doc = decode(data) if data else None
-        if doc is None or int(doc.get("formatVersion", 0)) > FORMAT_VERSION:
-            return None
-        summary = Summary.from_doc(doc)
-    except (ValueError, TypeError):
+        return summary_in(session, data) if data else None
+    except (ValueError, NewerFormat):
         return None
+
+
+def summary_in(session: SessionDir, data: bytes) -> Summary:
+    """The summary of this session in `data`, what stands at its place.
+
+    Raises ValueError if it is none that can be used, NewerFormat if it is of one that this version must not write.
+    """
+    doc = decode(data)
+    check_version(doc, session.directory.at(layout.SUMMARY))
+    summary = Summary.from_doc(doc)
     # One of another session was put there by hand, or copied: its numbers are those of other messages.
-    return summary if summary.session_id == session.session_id else None
+    if summary.session_id != session.session_id:
+        raise ValueError(f"belongs to session {summary.session_id[:80]!r}")
+    # What comes after it would be hidden, from the model and from everybody.
+    last = session.messages.last_seq()
+    if summary.message_seq > last:
+        raise ValueError(f"covers message {summary.message_seq}, though the last one is {last}")
+    return summary
 
 
 def write_summary(writer: Writer, lease: Lease, run_dir: RunDir, summary: Summary) -> None:
@@ -30,6 +44,9 @@ def write_summary(writer: Writer, lease: Lease, run_dir: RunDir, summary: Summar
     run_dir.check(lease, writer)
     # What it covers must not be lost to a power cut that it survives.
     writer.session.messages.sync()
+    former = read_summary(writer.session)
+    if former is not None:
+        summary = summary._replace(extra=former.extra)
     writer.session.directory.replace(layout.SUMMARY, encode_document(summary.to_doc()))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from agentrun.errors import AgentrunError
+from agentrun.errors import AgentrunError, NewerFormat
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import layout
 from agentrun.store.check.conversation import look_at_session
@@ -37,7 +37,8 @@ def check_session(
         if not tree.is_listed(session_id):
             return
         error.session_id = session_id
-        error.hint = f"then again: agentrun check {session_id} --repair"
+        if not isinstance(error, NewerFormat):
+            error.hint = f"then again: agentrun check {session_id} --repair"
         on_refusal(error)
 
     try:

@@ -6,9 +6,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from agentrun import ids
-from agentrun.errors import AgentrunError, CorruptRecord, Denied, LockHeld, SessionHeld, TimeRanOut
+from agentrun.errors import (
+    AgentrunError,
+    CorruptRecord,
+    Denied,
+    LockHeld,
+    NewerFormat,
+    NotFound,
+    SessionHeld,
+    TimeRanOut,
+)
 from agentrun.records.attachment import attachments_of
-from agentrun.records.codec import decode
+from agentrun.records.codec import check_version, decode
 from agentrun.records.fields import SESSION, wrong_field
 from agentrun.records.finding import Finding, Kind
 from agentrun.records.message import ENDED, REPORT, Message
@@ -18,6 +27,7 @@ from agentrun.store.check.run import look_at_blobs, look_at_run, lost_log
 from agentrun.store.numbers import newest_message_of
 from agentrun.store.reading import slot_holder
 from agentrun.store.sessions import SessionDir
+from agentrun.store.summaries import summary_in
 
 _KNOWN = frozenset(
     {
@@ -29,15 +39,18 @@ _KNOWN = frozenset(
 _DIRECTORIES = (layout.KEYS, layout.STALE)
 
 # Findings that say that messages are not there to be looked at.
-_INCOMPLETE = frozenset({Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP, Kind.MISSING})
+_INCOMPLETE = frozenset({Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP, Kind.MISSING, Kind.UNREADABLE})
 
 
 class _Conversation:
     """What a look at the runs needs to know of the conversation."""
 
-    def __init__(self, session: SessionDir, copied: int) -> None:
+    def __init__(self, session: SessionDir) -> None:
         self._session = session
-        self._copied = copied
+        # How many of the messages were copied from another session.
+        self.copied = 0
+        # Of a format in which not even its document can be recognised nobody here knows what is wrong.
+        self.can_be_judged = True
         self.is_whole = True
         self.prompts: dict[str, Message] = {}
         self.closed: set[str] = set()
@@ -57,7 +70,7 @@ class _Conversation:
 
     def keep(self, message: Message) -> None:
         """Takes the next message. Copied lines of a fork name runs of the session they come from."""
-        if message.seq <= self._copied:
+        if message.seq <= self.copied:
             return
         if message.begins_run:
             self.prompts[message.run_id] = message._replace(text="")
@@ -94,21 +107,60 @@ def look_at_session(session: SessionDir) -> Iterator[Finding]:
 
 
 def look_once(session: SessionDir) -> list[Finding]:
-    """As `look_at_session`, of a session into which nobody writes."""
-    findings, copied = _look_at_document(session)
-    conversation = _Conversation(session, copied)
-    try:
-        findings += look_at_log(session.messages, session.every_entry(), lambda message: message.seq, conversation.keep)
-        findings += _lost_messages(session)
-    except CorruptRecord:
-        findings.append(Finding(Kind.MISSING, session.messages.path, "the conversation is not there"))
+    """As `look_at_session`, of a session into which nobody writes. What cannot be opened hides nothing beside it."""
+    conversation = _Conversation(session)
+    findings = [*_as_far_as_possible(session, _look_at_document(session, conversation))]
+    if not conversation.can_be_judged:
+        return [finding._replace(session_id=session.session_id) for finding in findings]
+    findings += _as_far_as_possible(session, _look_at_messages(session, conversation))
     conversation.is_whole = not any(finding.kind in _INCOMPLETE for finding in findings)
     findings += conversation.keys + conversation.unnamed
-    findings += look_at_blobs(session.directory, layout.ATTACHMENTS, sorted(conversation.attachments))
-    findings += _look_at_runs(session, conversation)
-    findings += _look_at_slot(session, conversation)
-    findings += _look_at_names(session)
-    return [finding._replace(session_id=session.session_id) for finding in findings]
+    parts = (
+        look_at_blobs(session.directory, layout.ATTACHMENTS, sorted(conversation.attachments)),
+        _look_at_runs(session, conversation),
+        _look_at_slot(session, conversation),
+        _look_at_summary(session),
+        _look_at_names(session),
+        _look_at_names_of_runs(session),
+    )
+    for part in parts:
+        findings += _as_far_as_possible(session, part)
+    return [finding._replace(session_id=session.session_id) for finding in _each_once(findings)]
+
+
+def _each_once(findings: list[Finding]) -> Iterator[Finding]:
+    """Several parts may need what cannot be opened: then the words, which have its path, are the same."""
+    told: set[str] = set()
+    for finding in findings:
+        words = finding.said if "/" in finding.said else f"{finding.path}: {finding.said}"
+        if finding.kind is not Kind.UNREADABLE or words not in told:
+            told.add(words)
+            yield finding
+
+
+def _as_far_as_possible(session: SessionDir, part: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings of `part`, and what it could not go on for."""
+    try:
+        yield from part
+    except CorruptRecord as error:
+        yield Finding(Kind.UNREADABLE, error.path, error.message.removeprefix(f"{error.path}: "), error.offset)
+    except NewerFormat as error:
+        yield Finding(Kind.NEWER, session.directory.at(layout.SESSION), error.message)
+    except NotFound:
+        raise  # it was removed in the meantime
+    except AgentrunError as error:
+        yield Finding(Kind.UNREADABLE, session.directory.path, error.message)
+
+
+def _look_at_messages(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
+    try:
+        entries = session.every_entry()
+        yield from look_at_log(session.messages, entries, lambda message: message.seq, conversation.keep)
+        yield from _lost_messages(session)
+    except CorruptRecord as error:
+        if error.path != session.messages.path:
+            raise
+        yield Finding(Kind.MISSING, session.messages.path, "the conversation is not there")
 
 
 def _lost_messages(session: SessionDir) -> Iterator[Finding]:
@@ -128,22 +180,36 @@ def _lost_messages(session: SessionDir) -> Iterator[Finding]:
         yield Finding(Kind.MISSING, session.messages.path, said)
 
 
-def _look_at_document(session: SessionDir) -> tuple[list[Finding], int]:
+def _look_at_document(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
     path = session.directory.at(layout.SESSION)
     try:
-        document = session.read()
-    except CorruptRecord as error:
-        return [Finding(Kind.UNREADABLE, path, str(error).removeprefix(f"{path}: "), 0)], 0
-    # Also of a newer format: without it the lines of a fork would be taken for inputs whose runs are lost.
-    findings = []
-    try:
-        session.check_writable()
-    except Denied as error:
-        findings.append(Finding(Kind.NEWER, path, str(error)))
-    wrong = wrong_field(decode(session.directory.read(layout.SESSION) or b"{}"), SESSION)
+        conversation.copied = session.read().copied
+    except NewerFormat as error:
+        conversation.can_be_judged = False
+        yield Finding(Kind.NEWER, path, error.message)
+        return
+    doc = decode(session.directory.read(layout.SESSION) or b"{}")
+    # Of a newer one it is not known what its fields have to be. What else is there is looked at all the same: without
+    # it the lines of a fork would be taken for inputs whose runs are lost.
+    check_version(doc, path)
+    wrong = wrong_field(doc, SESSION)
     if wrong is not None:
-        findings.append(Finding(Kind.DAMAGED, path, f"{wrong} is of another type, and not believed"))
-    return findings, document.copied
+        yield Finding(Kind.DAMAGED, path, f"{wrong} is of another type, and not believed")
+
+
+def _look_at_summary(session: SessionDir) -> Iterator[Finding]:
+    path = session.directory.at(layout.SUMMARY)
+    try:
+        data = session.directory.read(layout.SUMMARY)
+        if data is not None:
+            summary_in(session, data)
+    except NewerFormat as error:
+        yield Finding(Kind.NEWER, path, error.message)
+    except ValueError as error:
+        said = f"is no summary that can be used: {error}; the messages themselves are used until there is another one"
+        yield Finding(Kind.DAMAGED, path, said)
+    except (Denied, CorruptRecord):
+        return  # what cannot be opened is told elsewhere
 
 
 def _look_at_runs(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
@@ -214,7 +280,10 @@ def _look_at_names(session: SessionDir) -> Iterator[Finding]:
             yield Finding(Kind.LEFTOVER, session.directory.at(name), said)
         elif name not in _KNOWN and not layout.is_kept_aside(name):
             yield Finding(Kind.ORPHAN, session.directory.at(name), "is nothing that agentrun made")
-    runs = session.directory.open(layout.RUNS)
+
+
+def _look_at_names_of_runs(session: SessionDir) -> Iterator[Finding]:
+    runs = session.runs()
     for name in sorted(runs.names()):
         if ids.run_number(name) is None:
             yield Finding(Kind.ORPHAN, runs.at(name), "is no run")

@@ -20,18 +20,23 @@ from agentrun.store.writer import Writer
 def repair_session(session: SessionDir, on_refusal: Callable[[AgentrunError], None]) -> Iterator[Finding]:
     """As `look_at_session`, with what could be put right marked as repaired.
 
-    The first error for which something could not be, other than by its damage, is told: a disk's before any other.
+    Damage may have hidden other damage: what shows behind it is put right as well. The first error for which something
+    could not be, other than by its damage, is told: a disk's before any other.
     """
-    found = list(look_at_session(session))
-    if not any(finding.kind in _REPAIRABLE for finding in found):
-        yield from found
-        return
-    refusals = list(_repair_all(session, found))
+    found, left = list(look_at_session(session)), []
+    refusals: list[AgentrunError] = []
+    for _ in range(_PASSES):
+        if not any(finding.kind in _REPAIRABLE for finding in found):
+            break
+        refusals += _repair_all(session, found)
+        now = list(look_at_session(session.another()))
+        yield from (finding._replace(is_repaired=True) for finding in found if finding not in now)
+        left += [finding for finding in found if finding in now]
+        # (Bytes that were put aside just now are told of as damage that was repaired.)
+        found = [finding for finding in now if finding not in left and finding.kind is not Kind.SET_ASIDE]
+    yield from (*left, *found)
     if refusals:
         on_refusal(min(refusals, key=lambda error: not isinstance(error, StorageFailed)))
-    left = set(look_at_session(session.another()))
-    for finding in found:
-        yield finding if finding in left else finding._replace(is_repaired=True)
 
 
 def _repair_all(session: SessionDir, found: Iterable[Finding]) -> Iterator[AgentrunError]:
@@ -117,6 +122,9 @@ def _remember_keys(writer: Writer) -> None:
         if message.key is not None and inbox.seq_of_key(writer.session, message.key) != message.seq:
             inbox.remember_key(writer, message.key, message.seq)
 
+
+# More than damage can lie behind damage; somebody who breaks things as fast as they are repaired is not waited for.
+_PASSES = 4
 
 _REPAIRABLE = frozenset(
     {Kind.DAMAGED, Kind.MISSING, Kind.KEY, Kind.RUN, Kind.TORN, Kind.SNAPSHOT, Kind.PUBLICATION, Kind.SLOT}

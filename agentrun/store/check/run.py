@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from agentrun.errors import Denied, TransitionRefused
+from agentrun.errors import Denied, NewerFormat, TransitionRefused
 from agentrun.records.event import Event
 from agentrun.records.finding import Finding, Kind
 from agentrun.records.run import Run, accepted_run
@@ -51,7 +51,7 @@ class _Replay:
                 self.run = self.run._replace(applied_seq=event.seq)
         if self.run and self.snapshot and self.run.applied_seq == self.snapshot.applied_seq:
             # Fields of other versions are in the snapshot alone.
-            self.is_snapshot_true = self.snapshot._replace(extra={}).to_doc() == self.run.to_doc()
+            self.is_snapshot_true = self.snapshot.known().to_doc() == self.run.to_doc()
 
     def _note_blobs(self, event: Event) -> None:
         for name in ("blob", "report"):
@@ -69,6 +69,7 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
     """What is wrong with a run. `has_closing` says whether the conversation tells how it ended."""
     replay = _Replay(run_dir)
     findings = [*look_at_log(run_dir.events, run_dir.every_entry(), lambda event: event.seq, replay.keep)]
+    is_damaged = any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings)
     findings += look_at_blobs(run_dir.directory, layout.BLOBS, replay.blobs)
     findings += [
         Finding(Kind.DAMAGED, run_dir.events.path, f"event {seq}: its {name} names no bytes: sha256 is no SHA-256")
@@ -77,7 +78,6 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
     findings += look_at_kinds(run_dir.directory, (layout.SCRATCH,), (layout.DRAFT, layout.LEASE))
     findings += _look_at_lease(run_dir)
     run, lost = replay.run, _lost(run_dir, replay)
-    is_damaged = any(finding.kind in (Kind.DAMAGED, Kind.SET_ASIDE, Kind.GAP) for finding in findings)
     if not lost and not is_damaged and run is not None:
         lost = _cut(run_dir, run)
     if lost or is_damaged:
@@ -156,6 +156,11 @@ def _look_at_lease(run_dir: RunDir) -> Iterator[Finding]:
 def _look_at_snapshot(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
     run, path = replay.run, run_dir.directory.at(layout.RUN)
     if run is None:
+        return
+    try:
+        run_dir.check_writable()
+    except NewerFormat as error:
+        yield Finding(Kind.NEWER, path, error.message)
         return
     if replay.snapshot is None:
         yield Finding(Kind.SNAPSHOT, path, "is no snapshot of this run")
