@@ -280,11 +280,8 @@ class SessionDir:
             return None  # whoever asks for that one is told
 
     def _knows(self, run_id: str) -> bool:
-        try:
-            self.run(run_id)
-        except NotFound:
-            return False
-        return True
+        # Nothing is opened for that: every writer asks.
+        return self.directory.has(f"{layout.RUNS}/{run_id}") or self.prompt_of(run_id) is not None
 
     def run(self, run_id: str) -> RunDir:
         """The run with exactly this id. Raises NotFound."""
