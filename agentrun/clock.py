@@ -14,6 +14,8 @@ _LAST = 253402300799.0
 # The second that was written last, and how: many records are written in the same one. One tuple, so that threads see
 # both or neither.
 _last_second = (0, "1970-01-01T00:00:00.")
+# The same of the second that was read last: what is read stands in the order in which it happened.
+_last_read = _last_second
 
 
 def timestamp(seconds: float | None = None) -> str:
@@ -51,6 +53,10 @@ def _seconds_of_own(text: str) -> float | None:
     """What `timestamp` wrote, read without loading `datetime`, which costs 2 ms; None for any other text."""
     if not (len(text) == 24 and text.isascii() and text[20:23].isdigit() and (text[19], text[23]) == (".", "Z")):
         return None
+    global _last_read
+    known, written = _last_read
+    if text[:20] == written:
+        return (known * 1000 + int(text[20:23])) / 1000
     try:
         year, month, day, hour, minute, second = (int(text[at : at + 2]) for at in (2, 5, 8, 11, 14, 17))
         year += int(text[:2]) * 100
@@ -62,8 +68,10 @@ def _seconds_of_own(text: str) -> float | None:
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * since_march + 2) // 5 + day - 719469
     whole = ((days * 24 + hour) * 60 + minute) * 60 + second
     # A month 13 and its like are written differently.
-    is_one = 0 <= whole <= _LAST and timestamp(whole)[:19] == text[:19]
-    return (whole * 1000 + int(text[20:23])) / 1000 if is_one else None
+    if not (0 <= whole <= _LAST and timestamp(whole)[:19] == text[:19]):
+        return None
+    _last_read = whole, text[:20]
+    return (whole * 1000 + int(text[20:23])) / 1000
 
 
 def boot_seconds() -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
@@ -12,24 +14,30 @@ from agentrun.cli.options import Options
 from agentrun.commands.names import Target
 from agentrun.commands.outfile import new_file
 from agentrun.commands.place import Place
-from agentrun.commands.show import ALL, NEWEST
+from agentrun.commands.show import ALL, NEWEST, run_timeline
 from agentrun.commands.whole import Whole, records, whole
-from agentrun.render.json import json_line, timeline_doc
-from agentrun.render.timeline import timeline_text
+from agentrun.render.json import json_line, timeline_line
+from agentrun.render.timeline import timeline_lines
 
 # Standard output, where a file is named.
 DASH = "-"
+# Lines, or pieces of one, that are printed with one call of the system.
+_AT_ONCE = 100
 
 
 def timeline(options: Options, place: Place, target: Target, tail: int | None, on_damage: list[str]) -> int:
     """Draws a run, or the newest runs of a session, the newest last; `tail` operations of each."""
     screen = output.screen_of(sys.stdout, options)
     is_first = True
-    for record in records(place, target, on_damage, tail=tail or ALL, newest=NEWEST):
+    for record in records(place, target, on_damage, partial(run_timeline, tail=tail or ALL), newest=NEWEST):
         if options.json:
-            output.out_bytes(json_line(timeline_doc(record)))
+            pieces = timeline_line(record)
+            while some := b"".join(islice(pieces, _AT_ONCE)):
+                output.out_bytes(some)
             continue
-        output.out(("" if is_first else "\n") + timeline_text(*record, screen, time.time()))
+        lines = chain(() if is_first else "\n", timeline_lines(*record, screen, time.time()))
+        while text := "".join(islice(lines, _AT_ONCE)):
+            output.out(text)
         is_first = False
     if is_first and not options.json:
         output.note(

@@ -81,6 +81,25 @@ def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL, since: int
     return RunRecord(detail, timeline)
 
 
+def run_timeline(session: SessionDir, run_dir: RunDir, tail: int = ALL) -> RunRecord:
+    """As `run_record`, without the operations in its detail: they are read, one by one, with the bars of the timeline.
+
+    They are as many as the run had, and a chart of them needs no more of each than when it was under way.
+    """
+    from agentrun.records.timeline import RunRecord, timeline_from
+
+    if tail != ALL:
+        return run_record(session, run_dir, tail)
+    view = told(run_dir)
+    # What comes later would not be in all of the looks.
+    end = run_dir.events.size()
+    timeline, others = timeline_from(lambda: run_dir.lasting_events(end))
+    messages = messages_of(session, view, ALL)
+    session.messages.sync_for_reading()
+    inputs = input_states(view.run, [message for message in messages if message.is_input], others)
+    return RunRecord(RunDetail(view, (), messages, inputs, run_dir.report()), timeline)
+
+
 def _events_told(run_dir: RunDir, tail: int, since: int | None) -> tuple[list[Event], int]:
     """The events without those of operations that are not shown, and how many of these there are.
 

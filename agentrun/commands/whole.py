@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agentrun.commands.children import child_views
 from agentrun.commands.names import Target
@@ -13,6 +13,8 @@ from agentrun.named import NamedTuple
 from agentrun.records.message import Message
 from agentrun.records.session import Session
 from agentrun.records.timeline import RunRecord
+from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
 
 
 class Whole(NamedTuple):
@@ -32,14 +34,19 @@ def whole(place: Place, target: Target, on_damage: list[str]) -> Whole:
 
 
 def records(
-    place: Place, target: Target, on_damage: list[str], *, tail: int = ALL, newest: int = ALL
+    place: Place,
+    target: Target,
+    on_damage: list[str],
+    read: Callable[[SessionDir, RunDir], RunRecord] = run_record,
+    *,
+    newest: int = ALL,
 ) -> Iterator[RunRecord]:
-    """The run that was named, or the `newest` of all, oldest first; `tail` operations and messages of each."""
+    """The run that was named, or the `newest` of all, oldest first."""
     names = [target.run_id] if target.run_id else target.session.run_ids()[:newest][::-1]
     for run_id in names:
         try:
             run_dir = target.session.run(run_id)
-            record = run_record(target.session, run_dir, tail)
+            record = read(target.session, run_dir)
             on_damage.extend(str(each) for each in damage(target.session, run_dir) if str(each) not in on_damage)
         except AgentrunError as error:
             if target.run_id:

@@ -1,39 +1,19 @@
-"""A run against time: when each operation was under way, and what the run's status was, folded from its events."""
+"""A run against time: its operations, and what its status was, folded from its events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from agentrun.errors import TransitionRefused
 from agentrun.named import NamedTuple
+from agentrun.records.bars import Bar, Bars, Late
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
-from agentrun.records.operation import Operation, fold_operations
+from agentrun.records.operation import OF_OPERATIONS
 from agentrun.records.views import InputState, RunDetail
-from agentrun.states import INITIAL, EventType, OperationStatus, RunStatus, next_status
+from agentrun.states import INITIAL, EventType, RunStatus, next_status
 
 E = EventType
-_BEGINS = frozenset({E.MODEL_REQUEST_STARTED, E.TOOL_STARTED})
-_ENDS = frozenset({E.MODEL_REQUEST_FINISHED, E.TOOL_FINISHED, E.OPERATION_RECONCILED, E.OPERATION_LATE_RESULT})
-
-
-class Attempt(NamedTuple):
-    """One attempt at an operation. `finished_at` is None as long as nobody knows of its end."""
-
-    started_at: str
-    finished_at: str | None
-    status: OperationStatus
-
-    def to_doc(self) -> Doc:
-        """For scripts."""
-        return {"startedAt": self.started_at, "finishedAt": self.finished_at, "status": self.status.value}
-
-
-class Bar(NamedTuple):
-    """An operation and its attempts, in order; none if it never started."""
-
-    operation: Operation
-    attempts: tuple[Attempt, ...]
 
 
 class Stay(NamedTuple):
@@ -54,25 +34,18 @@ class Timeline(NamedTuple):
     `deliveries` has the time at which each of the user's messages, by its number, was taken by the run.
     """
 
-    bars: tuple[Bar, ...]
+    bars: Iterable[Bar]
     stays: tuple[Stay, ...]
     deliveries: dict[int, str]
 
-    def to_doc(self, inputs: Iterable[InputState] = ()) -> Doc:
-        """What `show --timeline --json` says of a run, besides its name; `inputs` are the run's."""
+    def input_doc(self, state: InputState) -> Doc:
+        """What became of one of the user's messages, for scripts."""
         return {
-            "statuses": [stay.to_doc() for stay in self.stays],
-            "operations": [_bar_doc(bar) for bar in self.bars],
-            "inputs": [
-                {
-                    "messageSeq": state.message.seq,
-                    "mode": state.message.mode,
-                    "state": state.state,
-                    "at": state.message.at,
-                    "deliveredAt": self.deliveries.get(state.message.seq),
-                }
-                for state in inputs
-            ],
+            "messageSeq": state.message.seq,
+            "mode": state.message.mode,
+            "state": state.state,
+            "at": state.message.at,
+            "deliveredAt": self.deliveries.get(state.message.seq),
         }
 
 
@@ -85,30 +58,23 @@ class RunRecord(NamedTuple):
 
 def timeline_of(events: Sequence[Event]) -> Timeline:
     """The timeline of the run whose events these are, oldest first."""
-    attempts = _attempts(events)
-    bars = (Bar(operation, tuple(attempts.get(operation.operation_id, ()))) for operation in fold_operations(events))
-    return Timeline(tuple(bars), tuple(_stays(events)), _deliveries(events))
+    timeline, _ = timeline_from(lambda: events)
+    return timeline._replace(bars=tuple(timeline.bars))
 
 
-def _attempts(events: Iterable[Event]) -> dict[str, list[Attempt]]:
-    found: dict[str, list[Attempt]] = {}
-    for event in events:
-        operation_id = event.payload.get("operationId")
-        if not isinstance(operation_id, str):
-            continue
-        known = found.setdefault(operation_id, [])
-        if event.type in _BEGINS:
-            known.append(Attempt(event.at, None, OperationStatus.RUNNING))
-        elif event.type in _ENDS and known and known[-1].finished_at is None:
-            known[-1] = known[-1]._replace(finished_at=event.at, status=_outcome(event))
-    return found
+def timeline_from(events: Callable[[], Iterable[Event]]) -> tuple[Timeline, list[Event]]:
+    """The same without keeping them, and those that are about no operation.
 
-
-def _outcome(event: Event) -> OperationStatus:
-    try:
-        return OperationStatus(str(event.payload.get("status")))
-    except ValueError:
-        return OperationStatus.UNKNOWN
+    Whoever goes through the bars reads the events once more, by another call.
+    """
+    late = Late()
+    others: list[Event] = []
+    for event in events():
+        late.add(event)
+        # (Time begins with the first, whatever that is.)
+        if event.type not in OF_OPERATIONS or not others:
+            others.append(event)
+    return Timeline(Bars(events, late.ids), tuple(_stays(others)), _deliveries(others)), others
 
 
 def _stays(events: Iterable[Event]) -> list[Stay]:
@@ -135,19 +101,3 @@ def _deliveries(events: Iterable[Event]) -> dict[int, str]:
         elif event.type == E.RUN_INPUT_RECEIVED and "approved" in event.payload:
             found[event.payload["messageSeq"]] = event.at
     return found
-
-
-def _bar_doc(bar: Bar) -> Doc:
-    operation = bar.operation
-    return {
-        "operationId": operation.operation_id,
-        "kind": operation.kind,
-        "name": operation.name,
-        "turnId": operation.turn_id,
-        "status": operation.status.value,
-        "unresolved": operation.is_unresolved,
-        "registeredAt": operation.registered_at,
-        "startedAt": operation.started_at,
-        "finishedAt": operation.finished_at,
-        "attempts": [attempt.to_doc() for attempt in bar.attempts],
-    }

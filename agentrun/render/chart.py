@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Literal
 
 from agentrun.named import NamedTuple
-from agentrun.records.timeline import Bar, Stay, Timeline
+from agentrun.records.bars import Bar
+from agentrun.records.timeline import Stay, Timeline
 from agentrun.records.views import InputState, RunDetail
 from agentrun.render.axis import Axis, Span
 from agentrun.render.times import moment
@@ -15,6 +17,8 @@ from agentrun.states import RunStatus
 # `work` was under way; `rest` is the pause between two attempts, or the time for which somebody was waited for.
 # `open` is work of which no end is known yet.
 Texture = Literal["work", "rest", "open"]
+# What a row is of.
+What = Bar | InputState | Stay
 
 # What the run was doing while no operation tells of it.
 _TOLD_STAYS = frozenset(
@@ -44,7 +48,7 @@ class Piece(NamedTuple):
 class Row(NamedTuple):
     """An operation, an input or a stay with its pieces; `seconds` is how long all of it took, if that is known."""
 
-    what: Bar | InputState | Stay
+    what: What
     pieces: tuple[Piece, ...]
     seconds: float | None
 
@@ -65,9 +69,10 @@ class Tick(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """`begin` and `end` in seconds since the epoch."""
+    """`begin` and `end` in seconds since the epoch. `rows` are made anew for each who goes through them."""
 
-    rows: tuple[Row, ...]
+    rows: Iterable[Row]
+    is_empty: bool
     gaps: tuple[Gap, ...]
     ticks: tuple[Tick, ...]
     begin: float
@@ -77,7 +82,7 @@ class Chart(NamedTuple):
 class _Placed(NamedTuple):
     """A row on the clock."""
 
-    what: Bar | InputState | Stay
+    what: What
     pieces: tuple[tuple[Span, Texture], ...]
 
     @property
@@ -85,19 +90,63 @@ class _Placed(NamedTuple):
         spans = [span for span, _ in self.pieces]
         return Span(min(spans)[0], max(span.end for span in spans)) if spans else None
 
+    @property
+    def begin(self) -> float:
+        span = self.span
+        return span.begin if span else 0.0
 
-def chart_of(detail: RunDetail, timeline: Timeline, now: float) -> Chart:
-    """The chart of a run; what has no end yet is drawn up to `now`, what the run left open up to its own end."""
+
+def chart_of(
+    detail: RunDetail, timeline: Timeline, now: float, meet: Callable[[What], object] = lambda what: None
+) -> Chart:
+    """The chart of a run; what has no end yet is drawn up to `now`, what the run left open up to its own end.
+
+    `meet` is told what the rows are of, in no order, before the chart is there: how wide they are, say.
+    """
     run = detail.view.run
     last = moment(run.terminal_at) or (moment(run.updated_at) if detail.view.executor == "lost" else None) or now
-    placed = [*_operations(timeline, last), *_stays(timeline, last), *_inputs(detail, timeline, last)]
-    spans = [each.span for each in placed if each.span is not None]
-    begin = min((span.begin for span in spans), default=last)
-    end = max((span.end for span in spans), default=last)
-    axis = Axis(begin, end, _busy(placed))
+    others = [*_stays(timeline, last), *_inputs(detail, timeline, last)]
+    extent = _Extent()
+    for each in chain(_operations(timeline, last), others):
+        meet(each.what)
+        extent.add(each)
+    begin, end = extent.ends or (last, last)
+    axis = Axis(begin, end, extent.busy)
     gaps = tuple(Gap(axis.at(gap.begin), axis.at(gap.end), gap.seconds) for gap in axis.gaps)
-    rows = tuple(_row(each, axis) for each in _in_order(placed))
-    return Chart(rows, gaps, tuple(_ticks(axis)), begin, end)
+    rows = _Rows(lambda: (_row(each, axis) for each in _in_order(_operations(timeline, last), others)))
+    return Chart(rows, extent.is_empty, gaps, tuple(_ticks(axis)), begin, end)
+
+
+class _Rows:
+    """Rows that are made whenever somebody goes through them, from the bars: nobody holds ten thousand."""
+
+    def __init__(self, make: Callable[[], Iterator[Row]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._make()
+
+
+class _Extent:
+    """From when to when anything lasts, and when something was under way."""
+
+    def __init__(self) -> None:
+        self.ends: tuple[float, float] | None = None
+        self.busy: list[Span] = []
+        self.is_empty = True
+
+    def add(self, placed: _Placed) -> None:
+        self.is_empty = False
+        span = placed.span
+        if span is not None:
+            begin, end = self.ends or span
+            self.ends = min(begin, span.begin), max(end, span.end)
+        for each in _busy(placed):
+            if self.busy and self.busy[-1].begin <= each.begin <= self.busy[-1].end:
+                # One after the other without a pause is one, and most are.
+                self.busy[-1] = Span(self.busy[-1].begin, max(self.busy[-1].end, each.end))
+            else:
+                self.busy.append(each)
 
 
 def _operations(timeline: Timeline, last: float) -> Iterator[_Placed]:
@@ -135,28 +184,24 @@ def _inputs(detail: RunDetail, timeline: Timeline, last: float) -> Iterator[_Pla
         yield _Placed(state, ((span, "open" if state.state == "waiting" else "rest"),))
 
 
-def _busy(placed: Iterable[_Placed]) -> Iterator[Span]:
-    for each in placed:
-        if isinstance(each.what, Bar):
-            yield from (span for span, texture in each.pieces if texture != "rest")
-        elif isinstance(each.what, InputState):
-            # The moment itself must stay visible, not the time until it was taken.
-            yield Span(each.pieces[0][0].begin, each.pieces[0][0].begin)
+def _busy(placed: _Placed) -> Iterator[Span]:
+    if isinstance(placed.what, Bar):
+        yield from (span for span, texture in placed.pieces if texture != "rest")
+    elif isinstance(placed.what, InputState):
+        # The moment itself must stay visible, not the time until it was taken.
+        yield Span(placed.pieces[0][0].begin, placed.pieces[0][0].begin)
 
 
-def _in_order(placed: Sequence[_Placed]) -> list[_Placed]:
+def _in_order(bars: Iterable[_Placed], others: Iterable[_Placed]) -> Iterator[_Placed]:
     """Operations as they were registered; all else before the first operation that began after it."""
-    bars = [each for each in placed if isinstance(each.what, Bar)]
-    begun = [each.span.begin if each.span else None for each in bars]
-
-    def place(each: _Placed) -> tuple[int, int]:
-        at = each.span.begin if each.span else 0.0
-        later = (number for number, begin in enumerate(begun) if begin is not None and begin > at)
-        return next(later, len(bars)), 0
-
-    keyed = [((number, 1), each) for number, each in enumerate(bars)]
-    keyed += [(place(each), each) for each in placed if not isinstance(each.what, Bar)]
-    return [each for _, each in sorted(keyed, key=lambda pair: pair[0])]
+    waiting = list(others)
+    for bar in bars:
+        begin = bar.span.begin if waiting and bar.span else None
+        if begin is not None:
+            yield from (each for each in waiting if each.begin < begin)
+            waiting = [each for each in waiting if each.begin >= begin]
+        yield bar
+    yield from waiting
 
 
 def _row(placed: _Placed, axis: Axis) -> Row:

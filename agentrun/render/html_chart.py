@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from agentrun.records.bars import Bar
 from agentrun.records.operation import MODEL, Operation
-from agentrun.records.timeline import Bar, Stay
+from agentrun.records.timeline import Stay
 from agentrun.records.views import InputState
 from agentrun.render.chart import Chart, Gap, Piece, Row, Tick
 from agentrun.render.html_text import CLASS_OF, attribute, inline, sign
@@ -18,7 +19,7 @@ _NO_WORD = re.compile("[^A-Za-z0-9._-]")
 
 def chart_html(chart: Chart, anchor: str) -> Iterator[str]:
     """The chart; each row leads to the step that `anchor` and its name make."""
-    if not chart.rows:
+    if chart.is_empty:
         return
     yield '<div class="chart">\n<div class="axis" aria-hidden="true">'
     yield "".join(_tick(tick, text) for text, tick in _labelled(chart.ticks).items())

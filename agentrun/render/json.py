@@ -10,7 +10,7 @@ from agentrun.render.safe import escaped_in_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from agentrun.records.timeline import RunRecord
 
@@ -41,12 +41,21 @@ def run_doc(detail: RunDetail, events: Iterable[Event] | None = None) -> Doc:
     }
 
 
-def timeline_doc(record: RunRecord) -> Doc:
-    """`show --timeline --json`: a run against time; what its operations said is in `show SESSION/RUN --json`."""
+def timeline_line(record: RunRecord) -> Iterator[bytes]:
+    """`show --timeline --json`: a run against time; what its operations said is in `show SESSION/RUN --json`.
+
+    One line, in as many pieces as the run had operations, and a few.
+    """
     detail, timeline = record
     run = detail.view.run
-    name: Doc = {"sessionId": run.session_id, "runId": run.run_id, "status": detail.view.status.value}
-    return name | timeline.to_doc(detail.inputs)
+    head: Doc = {"sessionId": run.session_id, "runId": run.run_id, "status": detail.view.status.value}
+    yield json_line(head | {"statuses": [stay.to_doc() for stay in timeline.stays]}).removesuffix(b"}\n")
+    between = b',"operations":['
+    for bar in timeline.bars:
+        yield between + json_line(bar.to_doc()).removesuffix(b"\n")
+        between = b","
+    inputs: Doc = {"inputs": [timeline.input_doc(state) for state in detail.inputs]}
+    yield (b"]," if between == b"," else between + b"],") + json_line(inputs).removeprefix(b"{")
 
 
 def row_doc(row: SessionRow) -> Doc:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Iterator
+from itertools import chain, groupby
 
+from agentrun.records.bars import Bar
 from agentrun.records.operation import MODEL
-from agentrun.records.timeline import Bar, Timeline
+from agentrun.records.timeline import Timeline
 from agentrun.records.views import InputState, RunDetail
 from agentrun.render import hints
-from agentrun.render.chart import Chart, Piece, Row, chart_of
+from agentrun.render.chart import Chart, Piece, Row, What, chart_of
 from agentrun.render.safe import columns_of, cut, padded
 from agentrun.render.theme import OPERATION_MARKS, RUN_MARKS, USER, Mark, Screen, Span, Style, line, marked, say
 from agentrun.render.times import duration
@@ -21,29 +23,35 @@ _GOES_ON = ("▶", ">")
 _GAP = ("┊", ":")
 
 
-def timeline_text(detail: RunDetail, timeline: Timeline, screen: Screen, now: float) -> str:
-    """The chart of one run, with what needs attention below it."""
-    chart = chart_of(detail, timeline, now)
-    lines = [run_head(detail.view, screen, now), *chart_lines(chart, screen)]
-    lines += hints.attention(detail.view, screen, now)
-    return "".join(f"{each}\n" for each in lines)
+def timeline_lines(detail: RunDetail, timeline: Timeline, screen: Screen, now: float) -> Iterator[str]:
+    """The chart of one run, with what needs attention below it, each line with its newline."""
+    widest = 0
+
+    def meet(what: What) -> None:
+        nonlocal widest
+        widest = max(widest, columns_of(_name(what, screen)[1]))
+
+    chart = chart_of(detail, timeline, now, meet)
+    attention = hints.attention(detail.view, screen, now)
+    for each in chain([run_head(detail.view, screen, now)], _chart_lines(chart, widest, screen), attention):
+        yield f"{each}\n"
 
 
-def chart_lines(chart: Chart, screen: Screen) -> list[str]:
-    """The rows below their axis; where there is no room beside the names, below them."""
-    if not chart.rows:
-        return ["  nothing has been started yet"]
-    names = [_name(row, screen) for row in chart.rows]
-    widest = min(max(columns_of(name) for _, name in names) + 4, _MOST_NAMES)
+def _chart_lines(chart: Chart, names: int, screen: Screen) -> Iterator[str]:
+    """The rows below their axis; where there is no room beside the names, whose columns these are, below them."""
+    if chart.is_empty:
+        yield "  nothing has been started yet"
+        return
+    widest = min(names + 4, _MOST_NAMES)
     room = screen.width - widest - _TIME - 1
     draw = _beside if room >= _LEAST_BARS else _below
     if draw is _below:
         widest, room = 0, max(screen.width - 4, 1)
     indent = " " * (widest or 4)
-    lines = [line([Span(indent + _axis(chart, room), Style.DIM)], screen, screen.width).rstrip()]
-    for row, (mark, name) in zip(chart.rows, names, strict=True):
-        lines += draw(row, mark, name, (widest, room), chart, screen)
-    return lines + _gap_lines(chart, screen)
+    yield line([Span(indent + _axis(chart, room), Style.DIM)], screen, screen.width).rstrip()
+    for row in chart.rows:
+        yield from draw(row, *_name(row.what, screen), (widest, room), chart, screen)
+    yield from _gap_lines(chart, screen)
 
 
 def _beside(row: Row, mark: Mark, name: str, columns: tuple[int, int], chart: Chart, screen: Screen) -> list[str]:
@@ -59,8 +67,7 @@ def _below(row: Row, mark: Mark, name: str, columns: tuple[int, int], chart: Cha
     return [line(head, screen, screen.width), line(bar, screen, screen.width).rstrip()]
 
 
-def _name(row: Row, screen: Screen) -> tuple[Mark, str]:
-    what = row.what
+def _name(what: What, screen: Screen) -> tuple[Mark, str]:
     if isinstance(what, Bar):
         operation = what.operation
         kind = f"{operation.kind} " if operation.kind == MODEL else ""
@@ -78,15 +85,22 @@ def _time(row: Row) -> str:
 def _bar(row: Row, mark: Mark, room: int, chart: Chart, screen: Screen) -> list[Span]:
     """The pieces of a row in `room` columns; each takes one column at least."""
     form = 0 if screen.unicode else 1
-    cells: list[Span] = [Span(" ")] * room
+    cells, styles = [" "] * room, [Style.PLAIN] * room
     for gap in chart.gaps:
-        cells[_column(gap.begin, room)] = Span(_GAP[form], Style.DIM)
+        at = _column(gap.begin, room)
+        cells[at], styles[at] = _GAP[form], Style.DIM
     for piece in row.pieces:
         first, last = _columns(piece, room)
-        cells[first : last + 1] = [Span(_TEXTURES[piece.texture][form], mark.style)] * (last + 1 - first)
+        cells[first : last + 1] = _TEXTURES[piece.texture][form] * (last + 1 - first)
+        styles[first : last + 1] = [mark.style] * (last + 1 - first)
         if piece.texture == "open":
-            cells[last] = Span(_GOES_ON[form], mark.style)
-    return [Span("".join(cell.text for cell in run), style) for style, run in groupby(cells, lambda cell: cell.style)]
+            cells[last] = _GOES_ON[form]
+    spans, at = [], 0
+    for style, run in groupby(styles):
+        end = at + len(list(run))
+        spans.append(Span("".join(cells[at:end]), style))
+        at = end
+    return spans
 
 
 def _columns(piece: Piece, room: int) -> tuple[int, int]:

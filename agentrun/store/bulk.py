@@ -47,10 +47,14 @@ def records(
 
 
 def lasting_records(
-    log: Log, read: Callable[[Doc], T], many: Callable[[bytes], list[T] | None], start: int = 0
+    log: Log,
+    read: Callable[[Doc], T],
+    many: Callable[[bytes], list[T] | None],
+    start: int = 0,
+    end: int | None = None,
 ) -> Iterator[T]:
     """The same, but only what lasts through a power cut: for what is told to somebody."""
-    end = log.size()
+    end = log.size() if end is None else end
     log.sync_for_reading()
     return records(log, read, many, start, end)
 

@@ -147,11 +147,11 @@ class RunReader:
 
         return records(self.events, self.event, self._many)
 
-    def lasting_events(self) -> Iterator[Event]:
-        """The same, but only what lasts through a power cut: for what is told to somebody."""
+    def lasting_events(self, end: int | None = None) -> Iterator[Event]:
+        """The same, but only what lasts through a power cut: for what is told to somebody. `end`: before that byte."""
         from agentrun.store.bulk import lasting_records
 
-        return lasting_records(self.events, self.event, self._many)
+        return lasting_records(self.events, self.event, self._many, end=end)
 
     def every_entry(self) -> Iterator[tuple[int, Event | Damage | Torn]]:
         """Everything that stands in the run's log, each with the offset behind it."""

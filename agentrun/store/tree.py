@@ -21,12 +21,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from agentrun.records.seen import Seen
     from agentrun.store.staging import Staging
     from agentrun.store.watch import Watch
     from agentrun.store.writer import Writer
 
 LAST = "@last"
-
+# More names than these are remembered in a tenth of the room, which takes longer.
+_MANY = 1000
 
 _SEE = "see what there is with: agentrun ls"
 
@@ -239,10 +241,14 @@ class Tree:
         sessions = self._sessions()
         if sessions is None:
             return
-        seen: set[str] = set()
+        seen: set[str] | Seen = set()
         for name in self._activity().session_ids():
             if name not in seen:
                 seen.add(name)
+                if isinstance(seen, set) and len(seen) == _MANY:
+                    from agentrun.records.seen import Seen  # here: hardly anybody asks for so many
+
+                    seen = Seen(seen)
                 if sessions.stat(name) is not None:
                     yield name
         # The hint may be lost or cut; what it does not know comes last, by its own newest record.

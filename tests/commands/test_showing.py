@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.commands.show import ALL, run_record
+from agentrun.commands.show import ALL, run_record, run_timeline
 from agentrun.states import EventType
+from agentrun.store.redo import recording
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
 from agentrun.testing.trees import Executor, accept
@@ -60,5 +61,27 @@ def test_what_is_not_shown_is_not_kept(session: SessionDir) -> None:
     tracemalloc.start()
     try:
         assert peak(2) < peak(ALL) / 2
+    finally:
+        tracemalloc.stop()
+
+
+def test_against_time_each_operation_is_read_and_let_go(session: SessionDir) -> None:
+    """The same bars, one of which was told of after its end, and as they stood when they were asked for."""
+    whole = run_record(session, session.run("run-1"))
+    found = run_timeline(session, session.run("run-1"))
+    with recording(session) as writer:
+        payload = {"operationId": "op-59", "status": "succeeded"}
+        session.run("run-1").append_as_anyone(writer, EventType.OPERATION_LATE_RESULT, payload)
+    assert found.timeline._replace(bars=tuple(found.timeline.bars)) == whole.timeline
+    assert found.detail == whole.detail._replace(operations=())
+    last = run_timeline(session, session.run("run-1"), 2).timeline.bars
+    assert [bar.operation.operation_id for bar in last] == ["op-58", "op-59"]
+
+    tracemalloc.start()
+    try:
+        # Of the 1.2 MB that the operations say.
+        for _ in run_timeline(session, session.run("run-1")).timeline.bars:
+            pass
+        assert tracemalloc.get_traced_memory()[1] < 600_000
     finally:
         tracemalloc.stop()

@@ -12,13 +12,13 @@ from agentrun.render.axis import Axis, Span
 from agentrun.render.chart import chart_of
 from agentrun.render.safe import columns_of
 from agentrun.render.theme import Screen
-from agentrun.render.timeline import timeline_text
+from agentrun.render.timeline import timeline_lines
 
 # covers A56: what ran at the same time stands side by side
 
 
 def text_of(run: Any, screen: Screen, **seen: Any) -> str:
-    return timeline_text(run.detail(**seen), timeline_of(run.events), screen, run.now)
+    return "".join(timeline_lines(run.detail(**seen), timeline_of(run.events), screen, run.now))
 
 
 def parallel(story: Callable[..., Any], waited: float = 0.0) -> Any:
