@@ -119,7 +119,7 @@ MUTANTS = [
     Mutant(
         "a torn tail is glued",
         "store/log.py",
-        "        end = _line_start(fd, size)\n        if end == size:",
+        "        end = line_start(fd, size)\n        if end == size:",
         "        end = size\n        if end == size:",
         "tests/store/test_log.py",
     ),

@@ -15,7 +15,7 @@ from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, decode, encode_line
 from agentrun.store.disk import Directory, data_sync, speaking_of, sync_for_reading, translated, write_all
 from agentrun.store.layout import torn_name
-from agentrun.store.numbers import is_overwritten, last_begun, seq_of
+from agentrun.store.numbers import is_overwritten, last_number, line_at, line_start, lines_backward, seq_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 16
-# Most looks at the end of a log, or at a place in its middle, are over with the next few lines.
-_FIRST_CHUNK = 1 << 12
 
 # Logs of which a sync failed in this process, by device and inode, and how: no handle of theirs appends any more.
 _given_up: dict[tuple[int, int], str] = {}
@@ -136,7 +134,7 @@ class Log:
     def last_seq(self) -> int:
         """The number of the last complete line, whether it can be read or not; 0 without any."""
         fd = self._open_for_reading()
-        return 0 if fd is None else self._seq_at_end(fd, os.fstat(fd).st_size)
+        return 0 if fd is None else last_number(fd, os.fstat(fd).st_size)
 
     @property
     def end(self) -> int:
@@ -206,7 +204,7 @@ class Log:
         fd = self._open_for_reading()
         if fd is None:
             return
-        for offset, line in _lines_backward(fd, os.fstat(fd).st_size):
+        for offset, line in lines_backward(fd, os.fstat(fd).st_size):
             record = self._decoded(read, offset, line)
             if isinstance(record, Damage):
                 self._damage[offset] = record
@@ -223,20 +221,20 @@ class Log:
         if fd is None:
             return 0
         low, high = 0, os.fstat(fd).st_size
-        below, above = 1, self._seq_at_end(fd, high) + 1
+        below, above = 1, last_number(fd, high) + 1
         for step in count():
             if low >= high:
                 break
             share = min(max((seq - below) / max(above - below, 1), 0.0), 1.0) if step % 3 < 2 else 0.5
             guess = low + int((high - low - 1) * share)
             # No line begins between there and the guess: a very long one is passed over in one step.
-            middle = max(low, _line_start(fd, guess))
+            middle = max(low, line_start(fd, guess))
             start, found = self._first_numbered(fd, middle, high)
             if found is None or found >= seq:
                 high, above = middle, found or above
             else:
                 low, below = start + 1, found
-        return _line_start(fd, low)
+        return line_start(fd, low)
 
     def sync_for_reading(self) -> None:
         """Makes what can be read now last, before it is told to anyone; once for as long as nothing is appended."""
@@ -286,12 +284,12 @@ class Log:
         if size != self._known_size:
             with speaking_of(self.path):
                 size = self._set_torn_tail_aside(fd, size)
-                self._last_seq = self._seq_at_end(fd, size)
+                self._last_seq = last_number(fd, size)
                 self._known_size = size
         return size
 
     def _set_torn_tail_aside(self, fd: int, size: int) -> int:
-        end = _line_start(fd, size)
+        end = line_start(fd, size)
         if end == size:
             return size
         torn = os.pread(fd, size - end, end)
@@ -307,24 +305,13 @@ class Log:
         data_sync(fd)
         return end
 
-    def _seq_at_end(self, fd: int, size: int) -> int:
-        # A damaged line had a number too; it is never used again. Nor are those of lines that became one.
-        behind = last = 0
-        for _, line in _lines_backward(fd, size):
-            seq = seq_of(line)
-            if seq is not None:
-                return max(seq + behind, last)
-            last = max(last_begun(line) + behind, last)
-            behind += 1
-        return max(behind, last)
-
     def _first_numbered(self, fd: int, offset: int, end: int) -> tuple[int, int | None]:
         """The first line with a number that begins between `offset` and `end`: its start and number."""
-        start = _line_start(fd, offset)
+        start = line_start(fd, offset)
         if start < offset:
-            start += len(_line_at(fd, start)) + 1
+            start += len(line_at(fd, start)) + 1
         while start < end:
-            line = _line_at(fd, start)
+            line = line_at(fd, start)
             seq = seq_of(line)
             if seq is not None:
                 return start, seq
@@ -349,52 +336,3 @@ def _check_kept(fd: int) -> None:
 def _identity(fd: int) -> tuple[int, int]:
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
-
-
-def _lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Complete lines before `end`, newest first, each with its offset; a torn tail is passed over."""
-    position, rest = end, b""
-    complete = False
-    chunk = _FIRST_CHUNK
-    while position > 0:
-        # A line longer than what was read so far: read twice as much, so that long lines cost no more than once.
-        length = min(position, max(chunk, len(rest)))
-        chunk = min(chunk * 2, _CHUNK)
-        position -= length
-        lines = (os.pread(fd, length, position) + rest).split(b"\n")
-        rest = lines[0]
-        offset = position + sum(len(line) + 1 for line in lines)
-        for line in reversed(lines[1:]):
-            offset -= len(line) + 1
-            if complete:
-                yield offset, line
-            complete = True
-    if complete:
-        yield 0, rest
-
-
-def _line_start(fd: int, offset: int) -> int:
-    """The start of the line in which `offset` lies: just behind the newline before it."""
-    position = offset
-    chunk = _FIRST_CHUNK
-    while position > 0:
-        length = min(position, chunk)
-        chunk = min(chunk * 2, _CHUNK)
-        found = os.pread(fd, length, position - length).rfind(b"\n")
-        if found >= 0:
-            return position - length + found + 1
-        position -= length
-    return 0
-
-
-def _line_at(fd: int, start: int) -> bytes:
-    """The line that begins at `start`, without its newline."""
-    length = 1 << 12
-    while True:
-        data = os.pread(fd, length, start)
-        found = data.find(b"\n")
-        if found >= 0:
-            return data[:found]
-        if len(data) < length:
-            return data
-        length *= 2

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+
 from agentrun.records.codec import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from agentrun.records.run import Run
+
+_CHUNK = 1 << 16
+# Most looks at the end of a log, or at a place in its middle, are over with the next few lines.
+_FIRST_CHUNK = 1 << 12
+# Ids are short, so the number of a record stands within so many bytes of its line's beginning.
+_HEAD = 256
 
 
 def seq_of(line: bytes) -> int | None:
@@ -35,3 +45,88 @@ def is_overwritten(tail: bytes) -> bool:
 def newest_message_of(run: Run) -> int:
     """The highest number of a message that `run` tells of: each was durable before an event named it."""
     return max((run.message_seq, *run.delivered_inputs, *run.returned_inputs))
+
+
+def last_number(fd: int, size: int) -> int:
+    """The highest number that a complete line before `size` has, whether it can be read or not; 0 without any.
+
+    That is the last one's, unless somebody brought the lines out of order: then all of them are looked at.
+    """
+    # A damaged line had a number too; it is never used again. Nor are those of lines that became one.
+    behind = last = 0
+    for offset, line in lines_backward(fd, size):
+        seq = seq_of(line)
+        if seq is not None:
+            last = max(seq + behind, last)
+            return last if _number_before(fd, offset) < seq else max(last, _highest(fd, offset))
+        last = max(last_begun(line) + behind, last)
+        behind += 1
+    return max(behind, last)
+
+
+def _number_before(fd: int, offset: int) -> int:
+    """The number with which the line before `offset` begins; 0 if there is none, or it begins far up."""
+    begin = max(offset - _CHUNK, 0)
+    lines = os.pread(fd, offset - begin, begin).split(b"\n")
+    # (What is behind the last newline is empty. The first may have its beginning further up.)
+    return _number_at(lines[-2]) if len(lines) > 2 or (len(lines) == 2 and begin == 0) else 0
+
+
+def _number_at(line: bytes) -> int:
+    # Every writer passes here: neither the record is decoded for it, nor what searches by patterns loaded.
+    digits = line[:_HEAD].partition(b'"seq":')[2].partition(b",")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _highest(fd: int, end: int) -> int:
+    """The highest number with which a line before `end` begins."""
+    return max((last_begun(line) for _, line in lines_backward(fd, end)), default=0)
+
+
+def lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Complete lines before `end`, newest first, each with its offset; a torn tail is passed over."""
+    position, rest = end, b""
+    complete = False
+    chunk = _FIRST_CHUNK
+    while position > 0:
+        # A line longer than what was read so far: read twice as much, so that long lines cost no more than once.
+        length = min(position, max(chunk, len(rest)))
+        chunk = min(chunk * 2, _CHUNK)
+        position -= length
+        lines = (os.pread(fd, length, position) + rest).split(b"\n")
+        rest = lines[0]
+        offset = position + sum(len(line) + 1 for line in lines)
+        for line in reversed(lines[1:]):
+            offset -= len(line) + 1
+            if complete:
+                yield offset, line
+            complete = True
+    if complete:
+        yield 0, rest
+
+
+def line_start(fd: int, offset: int) -> int:
+    """The start of the line in which `offset` lies: just behind the newline before it."""
+    position = offset
+    chunk = _FIRST_CHUNK
+    while position > 0:
+        length = min(position, chunk)
+        chunk = min(chunk * 2, _CHUNK)
+        found = os.pread(fd, length, position - length).rfind(b"\n")
+        if found >= 0:
+            return position - length + found + 1
+        position -= length
+    return 0
+
+
+def line_at(fd: int, start: int) -> bytes:
+    """The line that begins at `start`, without its newline."""
+    length = 1 << 12
+    while True:
+        data = os.pread(fd, length, start)
+        found = data.find(b"\n")
+        if found >= 0:
+            return data[:found]
+        if len(data) < length:
+            return data
+        length *= 2

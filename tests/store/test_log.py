@@ -162,6 +162,26 @@ def test_three_damaged_lines_at_the_end_have_three_numbers(tmp_path: Path) -> No
     assert a_log(tmp_path).append(record("x"))["seq"] == 4
 
 
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param([1, 2, 4, 3], id="the last two changed places"),
+        pytest.param([1, 2, 3, 3], id="the last one twice"),
+        pytest.param([1, 9, 3, 3], id="one further up"),
+        pytest.param([5, 1], id="the first one lost its place"),
+    ],
+)
+def test_no_number_that_stands_there_is_used_again_where_the_lines_are_out_of_order(
+    tmp_path: Path, order: list[int]
+) -> None:
+    (tmp_path / NAME).write_bytes(b"".join(map(line, order)))
+    assert a_log(tmp_path).append(record("x"))["seq"] == max(order) + 1
+    assert a_log(tmp_path).last_seq() == max(order) + 1
+    # Also where the lines are long.
+    (tmp_path / NAME).write_bytes(line(7, "y" * (CHUNK - 200)) + line(1))
+    assert a_log(tmp_path).append(record("x"))["seq"] == 8
+
+
 def test_a_block_of_nul_bytes_in_the_middle_hides_no_other_record(tmp_path: Path) -> None:
     """Case C1."""
     lines = [line(seq, "words " * 80) for seq in range(1, 41)]
