@@ -110,7 +110,9 @@ class Log:
 
     def sync(self) -> None:
         """Makes everything appended so far last through a power cut."""
-        fd = self._open_for_append()
+        self._sync(self._open_for_append())
+
+    def _sync(self, fd: int) -> None:
         try:
             data_sync(fd)
         except OSError as error:
@@ -296,13 +298,13 @@ class Log:
         if is_overwritten(torn):
             # Whole records, which were acknowledged: a damaged line, which keeps its place.
             write_all(fd, b"\n")
-            data_sync(fd)
+            self._sync(fd)
             return size + 1
         from agentrun.store.aside import keep_aside  # here: hardly any log is torn
 
         keep_aside(self.directory, torn_name(self.name, end), torn)
         os.ftruncate(fd, end)
-        data_sync(fd)
+        self._sync(fd)
         return end
 
     def _first_numbered(self, fd: int, offset: int, end: int) -> tuple[int, int | None]:

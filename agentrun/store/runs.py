@@ -203,13 +203,17 @@ class RunDir(RunReader):
         return keep_blob(self.directory, layout.BLOBS, source)
 
     def write_report(self, held: Held, report: Doc) -> None:
-        """Puts the committed bytes in place as `report.md`, if they are not there yet."""
+        """Puts the committed bytes in place as `report.md`, if they are not there yet; what lies there is kept."""
         import hashlib
 
         found = self.directory.read(layout.REPORT)
         if found is not None and hashlib.sha256(found).hexdigest() == report.get("sha256"):
             return
-        self.directory.replace(layout.REPORT, self.report_bytes(report))
+        committed = self.report_bytes(report)
+        if found is not None:
+            # It is not what was delivered, and not ours to throw away.
+            self._keep_aside(layout.REPORT, found)
+        self.directory.replace(layout.REPORT, committed)
 
     def report_bytes(self, report: Doc) -> bytes:
         """The bytes of a committed report. Raises CorruptRecord if they are not there, or others are."""
@@ -313,9 +317,12 @@ class RunDir(RunReader):
     def _keep_snapshot(self) -> None:
         data = self.directory.read(layout.RUN)
         if data is not None:
-            from agentrun.store.aside import keep_aside
+            self._keep_aside(layout.RUN, data)
 
-            keep_aside(self.directory, layout.damaged_name(layout.RUN, 0), data)
+    def _keep_aside(self, name: str, data: bytes) -> None:
+        from agentrun.store.aside import keep_aside  # here: hardly anything is to be kept
+
+        keep_aside(self.directory, layout.damaged_name(name, 0), data)
 
     def _make_last(self) -> None:
         if self._lasting != self._offset:

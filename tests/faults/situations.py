@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from history import messages_of, runs_of
 from recovering import lost_over_a_read, then_it_is_recovered, unknown
+from repairing import damaged, then_it_is_put_right
 from rig import DONE, NOT_OVER, SESSION, WAITING, Stage, aftermath, until
 from summarising import talked, then_history_is_as_it_was
 
@@ -173,6 +174,7 @@ SITUATIONS = {
         unknown, ("reconcile", f"{SESSION}/run-1", "op-2", "--as", "succeeded"), then_it_is_recovered
     ),
     "compact": Situation(talked, ("compact", SESSION), then_history_is_as_it_was),
+    "repair": Situation(damaged, ("check", "--repair"), then_it_is_put_right),
     "resume": Situation(lost_over_a_read, ("resume", SESSION), then_it_is_recovered),
     "cancel a lost run": Situation(lost, ("cancel", SESSION), then_go_on),
     "cancel a lost run again": Situation(cancelling_and_lost, ("cancel", SESSION), then_go_on),

@@ -43,6 +43,8 @@ SAID = {"EACCES": ((9,), "denied")}
 STORAGE = ((11,), "storage")
 # It says what was denied, goes on with the other runs, and ends with 6: something is left.
 SAID_BY_RECOVER = {"EACCES": ((6, 9), "denied")}
+# What is damaged and could not be put right is damaged.
+SAID_BY_CHECK = {"EACCES": ((9, 10), "denied")}
 
 LEFT_OUT = ("new beside others", "send with a key", "steer", "cancel")
 COMMANDS = [name for name in SITUATIONS if name not in LEFT_OUT]
@@ -91,7 +93,9 @@ def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -
 def _not_loud(stage: Stage, words: tuple[str, ...], done: Done, error: str, call: Call) -> list[str]:
     if error == "EACCES" and '"activity.jsonl"' in call.text:
         return []  # a hint that may not be had keeps nobody from anything; what was asked for is looked at all the same
-    codes, word = (SAID_BY_RECOVER if words[0] == "recover" else SAID).get(error, STORAGE)
+    if words[0] == "check" and call.name == "flock":
+        return []  # looking needs no lock; whoever repairs asks for it again
+    codes, word = {"recover": SAID_BY_RECOVER, "check": SAID_BY_CHECK}.get(words[0], SAID).get(error, STORAGE)
     if done.code not in codes:
         return [f"it was not said: {done}"]
     try:

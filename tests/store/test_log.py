@@ -439,6 +439,21 @@ def test_after_a_failed_sync_the_process_appends_no_more_to_that_log_and_a_new_p
     assert json.loads(done.stdout)[:4] == [["done", 2], ["done", None], ["done", 3], ["done", None]]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_a_sync_that_fails_while_a_torn_tail_is_cut_ends_the_appending_as_well(tmp_path: Path) -> None:
+    """Promise 12: what others left unsynced in the file may be lost by that, too."""
+    (tmp_path / NAME).write_bytes(line(1) + b'{"seq":2,')
+    fail = ["strace", "-f", "-qqq", "-o", os.devnull, "-e", "inject=fdatasync:error=EIO:when=1"]
+    done = subprocess.run(
+        [*fail, sys.executable, "-c", FAILED_SYNC, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    first, sync = json.loads(done.stdout)[:2]
+    assert first[0] == sync[0] == "StorageFailed"
+    assert "unknown" in first[1]
+    assert "no more" in sync[1]
+
+
 @pytest.mark.parametrize("kind", ["symlink", "dangling", "directory", "fifo", "hard link", "socket"])
 def test_what_is_planted_in_place_of_a_log_is_refused_untouched_and_without_waiting(tmp_path: Path, kind: str) -> None:
     """Case C21."""

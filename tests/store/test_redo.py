@@ -658,3 +658,13 @@ def test_a_prompt_that_its_writer_may_not_have_synced_is_synced_before_its_run_i
     made = next(n for n, call in enumerate(calls) if call.lstrip().startswith("linkat"))
     assert synced < written < made
     assert any("operations.jsonl" in call and "sync" in call.split("(")[0] for call in calls[written:made])
+
+
+def test_what_lies_in_the_place_of_a_report_is_kept_by_whoever_publishes_it(session: SessionDir) -> None:
+    """Promise 18."""
+    trees.accept(session)
+    Executor(session, "run-1").commit_only()
+    run_path(session, "run-1", "report.md").write_text("mine")
+    write(session)
+    assert run_path(session, "run-1", "report.md").read_text() == "All is well.\n"
+    assert run_path(session, "run-1", "report.md.damaged-0").read_text() == "mine"

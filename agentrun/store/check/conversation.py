@@ -100,8 +100,12 @@ def look_at_session(session: SessionDir) -> Iterator[Finding]:
         try:
             with session.locked():
                 first = look_once(session)
-        except (LockHeld, SessionHeld, TimeRanOut) as error:
-            said = f"stays locked ({error.message}); what else is told of it may be a writer half way"
+        except NotFound:
+            raise  # it was removed in the meantime
+        except AgentrunError as error:
+            is_kept = isinstance(error, LockHeld | SessionHeld | TimeRanOut)
+            why = "stays locked" if is_kept else "cannot be locked"
+            said = f"{why} ({error.message}); what else is told of it may be a writer half way"
             first.append(Finding(Kind.UNREADABLE, session.directory.path, said, session_id=session.session_id))
     yield from first
 

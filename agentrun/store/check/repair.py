@@ -80,14 +80,6 @@ def _repair(writer: Writer, finding: Finding) -> None:
 def _publish(writer: Writer, run_dir: RunDir) -> None:
     run = run_dir.current(writer)
     run_dir.events.sync()
-    found = run_dir.directory.read(layout.REPORT)
-    if (
-        run.report is not None
-        and found is not None
-        and run_dir.directory.sha256(layout.REPORT) != run.report.get("sha256")
-    ):
-        # What lies there is not what was delivered, and not ours to throw away.
-        keep_aside(run_dir.directory, layout.damaged_name(layout.REPORT, 0), found)
     closing.publish(writer, run_dir, run)
 
 
