@@ -58,6 +58,9 @@ def _list(options: Options) -> int:
 
 
 def _check(options: Options, name: str) -> int:
+    from agentrun.cli.logs import mute_libraries  # here: to list them loads no `logging`
+
+    mute_libraries()
     works = True
     screen = output.screen_of(sys.stdout, options)
     for finding in configuration.check(options.place(), name):

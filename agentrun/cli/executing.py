@@ -36,6 +36,9 @@ def execute_here(
 
     `liveness` is its lock, held since its acceptance; `signals` are those that came since, and come.
     """
+    from agentrun.cli.logs import mute_libraries  # here: whoever only watches loads no `logging`
+
+    mute_libraries()
     if target.session.active() != target.run_id and not _turn_comes(options, place, target, audience, signals):
         os.close(liveness)
         code = end_view(options, target, audience, with_report=False)

@@ -151,9 +151,12 @@ class Endpoint:
             self.headers.append(headers)
             self.requests.append(json.loads(stream.read(int(headers["content-length"]))))
             head, body, stays = self._answers.pop(0)
-            connection.sendall(head + body)
-            self.sent.set()
-            if stays and not stream.read(1):
+            try:
+                connection.sendall(head + body)
+                self.sent.set()
+                if stays and not stream.read(1):
+                    self.gone.set()
+            except OSError:  # the client has closed it before all of the answer was read
                 self.gone.set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from agentrun.adapters.models import bounded, streaming
 from agentrun.adapters.models.anthropic import AnthropicModel
 from agentrun.adapters.models.openai_compatible import OpenAICompatibleModel
 from agentrun.adapters.models.settings import Key, ModelSettings
@@ -258,6 +260,56 @@ def test_a_silent_server_is_given_up(wire: Any, endpoint: Any) -> None:
     failed = failure(model(wire, endpoint, silence=0.2))
     assert failed.retryable
     assert "said nothing for 0.2 s" in failed.reason
+
+
+def endless(wire: Any, how: str) -> tuple[bytes, str, str]:
+    """The body of an answer of several MiB without an end, its status, and what came with it."""
+    match how:
+        case "texts":
+            return wire.stream(*["x" * 60_000] * 60, ends=False), "200 OK", ""
+        case "arguments":
+            call = {"id": "c", "name": "query", "arguments": '{"sql":"' + "x" * 3_000_000}
+            return wire.stream(calls=(call,), ends=False), "200 OK", ""
+        case "comments":
+            return b": still here\n\n" * 300_000, "200 OK", ""
+        case "line":
+            return b"data: " + b"x" * 3_000_000, "200 OK", ""
+        case "lines":
+            return b"data: x\n" * 150_000, "200 OK", ""
+        case "compressed":
+            return gzip.compress(b"data: " + b"x" * 3_000_000), "200 OK", "Content-Encoding: gzip\r\n"
+        case _:
+            return b'{"error": {"message": "' + b"x" * 3_000_000, "400 Bad Request", ""
+
+
+@pytest.mark.parametrize("how", ["texts", "arguments", "comments", "line", "lines", "compressed", "error"])
+def test_an_answer_without_end_is_read_to_a_bound(
+    how: str, wire: Any, endpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # covers promise 16
+    monkeypatch.setattr(bounded, "MOST_BYTES", 2 << 20)
+    monkeypatch.setattr(bounded, "MOST_EVENT_BYTES", 1 << 20)
+    body, status, headers = endless(wire, how)
+    endpoint.will(body, status=status, headers=headers, stays=True)
+    failed = failure(model(wire, endpoint))
+    assert "its answer does not end" in failed.reason
+    assert not failed.retryable
+
+
+def test_a_text_without_end_is_no_reply(wire: Any, endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MOST_TEXT", 100_000)
+    endpoint.will(wire.stream(*["x" * 30_000] * 4, ends=False), stays=True)
+    failed = failure(model(wire, endpoint))
+    assert "more than 100000 characters" in failed.reason
+    assert not failed.retryable
+
+
+def test_what_is_nested_too_deep_breaks_the_stream_and_nothing_else(wire: Any, endpoint: Any) -> None:
+    deep = b"data: " + b"[" * 100_000 + b"\n\n"
+    endpoint.will(deep if wire.dialect == "openai" else b"event: message_start\n" + deep)
+    failed = failure(model(wire, endpoint))
+    assert "nested too deep" in failed.reason
+    assert failed.retryable
 
 
 def test_a_cancelled_request_is_seen_by_the_server_at_once(wire: Any, endpoint: Any) -> None:

@@ -75,3 +75,37 @@ def test_an_agent_whose_server_cannot_be_started_fails_its_run(home: Any) -> Non
     sent = home.run("send", home.new(), "go")
     assert sent.code == 1
     assert "the MCP server 'small' cannot be used: the server has ended (exit 2)" in sent.said
+
+
+# A server that sends what is no notification of the protocol before it answers a call.
+RUDE = """
+import json, sys
+for asked in map(json.loads, sys.stdin):
+    result = {}
+    if asked["method"] == "initialize":
+        about = {"name": "rude", "version": "1"}
+        version = asked["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
+    elif asked["method"] == "tools/list":
+        result = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
+    elif asked["method"] == "tools/call":
+        wrong = {"level": "\\x1b]0;owned\\x07", "data": 1}
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": wrong}))
+        result = {"content": [{"type": "text", "text": "done"}]}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def test_what_a_library_says_of_a_server_s_nonsense_is_not_shown(home: Any) -> None:
+    """Its warning is a traceback with what the server sent. # covers promise 15"""
+    (home.path / "script.json").write_text(
+        json.dumps({"turns": [{"calls": [{"name": "rude_t"}]}, {"text": "{{op:rude_t}}"}]})
+    )
+    home.config.write_text(
+        f'[agents.a]\nmodel = "scripted:script.json"\ntools = ["mcp:rude"]\n[mcp.rude]\neffect = "read"\n'
+        f'command = {json.dumps(sys.executable)}\nargs = ["-c", {json.dumps(RUDE)}]\n'
+    )
+    done = home.run("send", home.new(), "go")
+    assert (done.code, done.text) == (0, "done\n")
+    assert done.said.count("\n") == 1, done.said  # that it was accepted

@@ -249,6 +249,29 @@ def test_what_goes_wrong_is_said_in_the_protocol(home: Any, editor: Callable[...
     assert "error" in hostile
 
 
+HOSTILE = (
+    b"junk \x1b]0;owned\x07", b"[1]", b'"x"', b"5", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000 + b"}" * 50_000,
+    b'{"jsonrpc":"2.0","id":{"a":[1]},"method":"session/new"}', b'{"jsonrpc":"2.0","id":1,"method":7}',
+    b'{"jsonrpc":"2.0","id":1,"error":[1]}',
+)  # fmt: skip
+
+
+def test_what_is_no_message_is_answered_so_and_costs_itself_alone(home: Any, editor: Callable[..., Editor]) -> None:
+    one = editor()
+    assert one.process.stdin
+    for line in HOSTILE:
+        one.process.stdin.write(line + b"\n")
+        one.process.stdin.flush()
+        assert one.until(lambda message: "error" in message)["error"]["code"] == -32700, line
+    one.process.stdin.write(b'{"jsonrpc":"2.0","method":"session/cancel","params":[1]}\n{}\n\n')
+    home.model({"text": "well"})
+    assert one.prompt(one.new(), "go")["stopReason"] == "end_turn"
+    assert one.leave() == 0
+    # Nothing of what it came over is told on standard error: an editor shows that to nobody, or raw.
+    assert one.process.stderr
+    assert one.process.stderr.read() == b""
+
+
 def test_an_unknown_agent_is_said_before_anything_is_served(home: Any) -> None:
     assert home.run("acp", "--agent", "nobody").code == 13
 

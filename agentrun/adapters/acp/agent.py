@@ -46,7 +46,7 @@ class AcpAgent:
         """Works until the report is committed, or fails the run if the agent cannot be used."""
         talk = Talk()
         known = stretch.remote_ids.get(self._name)
-        held = Held(partial(running, self._start(), known, talk.hear))
+        held = Held(partial(running, self._start(), known, talk))
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(held.hold)

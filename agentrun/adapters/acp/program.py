@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 
@@ -27,7 +27,15 @@ METHOD_NOT_FOUND = -32601
 # An extension of the protocol; an agent that has it says so under its name in `_meta` of its capabilities.
 STEERING = "_session/steering"
 
-Handler = Callable[[str, Any, bool], Awaitable[Any]]
+
+class Listener(Protocol):
+    """Who takes up what the program says."""
+
+    async def hear(self, method: str, params: Any, is_notification: bool) -> Any:
+        """A message of the program."""
+
+    async def make_room(self) -> None:
+        """Returns when the next message may be read."""
 
 
 class Start(NamedTuple):
@@ -63,14 +71,14 @@ def _peer_of(start: Start) -> AbstractAsyncContextManager[Peer]:
 
 
 @asynccontextmanager
-async def running(start: Start, known: str | None, handler: Handler) -> AsyncIterator[Program]:
+async def running(start: Start, known: str | None, listener: Listener) -> AsyncIterator[Program]:
     """The program, in the conversation `known` if it still knows that. Raises Unusable, perhaps in a group."""
     from acp import RequestError
     from acp.connection import Connection
 
     try:
         async with _peer_of(start) as peer:
-            connection = Connection(handler, PeerTransport(peer))
+            connection = Connection(listener.hear, PeerTransport(peer, listener.make_room))
             program = Program(connection, peer, RequestError)
             try:
                 with anyio.fail_after(STARTING_SECONDS):

@@ -33,6 +33,10 @@ from agentrun.records.operation import DENIED
 SIBLING_SECONDS = 10.0
 # Seconds between two looks for a steer, where the agent can take one in the middle of its turn.
 STEER_SECONDS = 0.3
+# Messages of the agent that wait to be taken up, and seconds until the next one is read although there are more: the
+# one that is being taken up may need the answer behind them.
+MOST_WAITING = 1000
+ROOM_SECONDS = 1.0
 _STEER = object()
 CANCELLED: Doc = {"outcome": {"outcome": "cancelled"}}
 
@@ -52,6 +56,7 @@ class Talk:
         self.program: Program | None = None
         self._exchange: Exchange | None = None
         self._send: Any = None
+        self._taken = anyio.Event()
         self._calls: dict[str, Doc] = {}
         self._asked: deque[_Asked] = deque()
         self._has_gap = False
@@ -63,8 +68,8 @@ class Talk:
         params = params if isinstance(params, dict) else {}
         if method == "session/update":
             # Between turns there is no news: an agent that loads a conversation says all of it again.
-            if self._send:
-                self._send.send_nowait(params.get("update") or {})
+            if self._send and isinstance(params.get("update"), dict):
+                self._send.send_nowait(params["update"])
             return None
         if method not in ("session/request_permission", "elicitation/create"):
             if is_notification:
@@ -77,6 +82,13 @@ class Talk:
         asked = _Asked(method, params, asyncio.get_running_loop().create_future())
         self._send.send_nowait(asked)
         return await asked.answer
+
+    async def make_room(self) -> None:
+        """Waits until what the agent has said is taken up, but for a bounded rest: it may talk faster than that."""
+        with anyio.move_on_after(ROOM_SECONDS):
+            while self._send and self._send.statistics().current_buffer_used > MOST_WAITING:
+                self._taken = anyio.Event()
+                await self._taken.wait()
 
     async def turn(self, exchange: Exchange) -> Said:
         """One turn. Raises AgentFailed."""
@@ -160,7 +172,9 @@ class Talk:
                 continue
             with anyio.move_on_after(SIBLING_SECONDS if self._asked else None) as limit:
                 try:
-                    await self._take(await receive.receive())
+                    item = await receive.receive()
+                    self._taken.set()
+                    await self._take(item)
                 except anyio.EndOfStream:
                     break
             if limit.cancelled_caught and self._asked:
@@ -183,7 +197,7 @@ class Talk:
             return
         match item.get("sessionUpdate"):
             case "agent_message_chunk":
-                await self._say(item.get("content") or {})
+                await self._say(_object(item, "content"))
             case "tool_call" | "tool_call_update":
                 await self._take_call(item)
             case _:
@@ -244,7 +258,7 @@ class Talk:
 
     async def _permission(self, params: Doc) -> Doc:
         assert self._exchange
-        call, _ = self._merged(params.get("toolCall") or {})
+        call, _ = self._merged(_object(params, "toolCall"))
         operation_id = await self._exchange.activity.wanted(call)
         if _was_allowed(self._exchange.transcript, call):
             return _choice(params, allowed=True)
@@ -276,7 +290,13 @@ def _no_answer(method: str) -> Doc:
 
 
 def _call_id(params: Doc) -> str:
-    return str((params.get("toolCall") or {}).get("toolCallId"))
+    return str(_object(params, "toolCall").get("toolCallId"))
+
+
+def _object(doc: Doc, name: str) -> Doc:
+    """The object `name` of a message; what is none says nothing."""
+    value = doc.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _was_allowed(transcript: Transcript, call: Call) -> bool:
@@ -299,7 +319,8 @@ def _approval(transcript: Transcript, operation_id: str) -> bool:
 def _choice(params: Doc, *, allowed: bool) -> Doc:
     """The option that says so once; the user is asked each time."""
     kinds = ("allow_once", "allow_always") if allowed else ("reject_once", "reject_always")
-    options = [each for each in params.get("options") or () if isinstance(each, dict)]
+    offered = params.get("options")
+    options = [each for each in offered if isinstance(each, dict)] if isinstance(offered, list) else []
     for kind in kinds:
         for option in options:
             if option.get("kind") == kind:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentrun.adapters.process import Peer
 from agentrun.adapters.process.output import Lines
-from agentrun.records.jsontext import value_of
+from agentrun.records.rpc import message_of
 
 # A message may hold a whole file.
 LINE_BYTES = 256 * 1024 * 1024
@@ -16,8 +17,9 @@ LINE_BYTES = 256 * 1024 * 1024
 class PeerTransport:
     """The `Transport` of the library, over a `Peer`."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, make_room: Callable[[], Awaitable[None]]) -> None:
         self._peer = peer
+        self._make_room = make_room
         self._lines = Lines(LINE_BYTES)
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -29,7 +31,8 @@ class PeerTransport:
         """The next message; None when there is none any more. What is none is passed over: some print greetings."""
         while True:
             while self._lines.complete:
-                message = _message(self._lines.complete.popleft())
+                await self._make_room()
+                message = message_of(self._lines.complete.popleft())
                 if message is not None:
                     return message
             chunk = await self._peer.receive()
@@ -39,11 +42,3 @@ class PeerTransport:
 
     async def close(self) -> None:
         """Nothing to do: the program is ended by whoever started it."""
-
-
-def _message(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = value_of(line.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None

@@ -18,8 +18,6 @@ from agentrun.states import OperationStatus as Status
 
 # A line may hold the whole result of a tool.
 LINE_BYTES = 16 * 1024 * 1024
-# Characters of a report; a command that prints more is stopped. A bigger result is a file, which the report can name.
-MAX_TEXT = 8 * 1024 * 1024
 # So much without the end of a line is no JSON line with which an agent would begin.
 _FIRST_LINE = 64 * 1024
 
@@ -36,7 +34,7 @@ class Output:
         self._first = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._lines = Lines(LINE_BYTES)
-        self._ignored = self._length = 0
+        self._ignored = 0
         self._report: str | None = None
         self._question: str | None = None
         self._usage: Doc | None = None
@@ -50,7 +48,7 @@ class Output:
 
     async def _read(self, chunk: bytes) -> None:
         if self._form == "text":
-            await self._say(self._decoder.decode(chunk))
+            await self._exchange.say(self._decoder.decode(chunk))
         elif self._form == "json-lines":
             self._lines.write(chunk)
             await self._take_lines()
@@ -60,7 +58,7 @@ class Output:
         if self._form == "auto":
             await self._read(self._tell_form(at_end=True))
         if self._form == "text":
-            await self._say(self._decoder.decode(b"", final=True))
+            await self._exchange.say(self._decoder.decode(b"", final=True))
         self._lines.end()
         await self._take_lines()
         ignored = self._ignored + self._lines.dropped
@@ -87,19 +85,13 @@ class Output:
             else:
                 await take(self, decode(line))
 
-    async def _say(self, text: str) -> None:
-        self._length += len(text)
-        if self._length > MAX_TEXT:
-            raise AgentFailed(f"it printed more than {MAX_TEXT} characters")
-        await self._exchange.say(text)
-
     # One per type of line.
 
     async def _take_session(self, line: Doc) -> None:
         self.session_id = _text(line.get("id")) or self.session_id
 
     async def _take_text(self, line: Doc) -> None:
-        await self._say(_text(line.get("text")))
+        await self._exchange.say(_text(line.get("text")))
 
     async def _take_report(self, line: Doc) -> None:
         self._report = _text(line.get("text"))

@@ -25,6 +25,8 @@ from agentrun.states import OperationStatus as Status
 DRAFTS = 5
 
 
+# Characters of one turn; an agent that says more is stopped. A bigger result is a file, which the report can name.
+MAX_TEXT = 8 * 1024 * 1024
 # In the `extra` of a reply with which an agent's turn was not over: it waited for the user.
 PAUSED = "paused"
 
@@ -60,6 +62,7 @@ class Exchange:
         self.said_before = ""
         self._name = name
         self._pieces: list[str] = []
+        self._length = 0
 
     async def begin(self, *, at_rest: bool) -> None:
         """Delivers what the user has said, and registers the request."""
@@ -114,9 +117,12 @@ class Exchange:
         return "".join(self._pieces)
 
     async def say(self, piece: str) -> None:
-        """The agent says more."""
+        """The agent says more. Raises AgentFailed if that is more than anybody has to say."""
         if not piece:
             return
+        self._length += len(piece)
+        if self._length > MAX_TEXT:
+            raise AgentFailed(f"it said more than {MAX_TEXT} characters")
         self._pieces.append(piece)
         try:
             await self.stretch.draft(self.operation_id, piece)

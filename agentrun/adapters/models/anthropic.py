@@ -11,6 +11,7 @@ from typing import Any
 
 from agentrun.adapters.extras import load_extra
 from agentrun.adapters.models import failures
+from agentrun.adapters.models.bounded import bounded_client
 from agentrun.adapters.models.settings import ModelSettings
 from agentrun.adapters.models.streaming import reply_from
 from agentrun.adapters.models.wire import (
@@ -68,6 +69,7 @@ class AnthropicModel:
                     base_url=url,
                     max_retries=0,
                     timeout=httpx.Timeout(settings.silence, connect=failures.CONNECT_SECONDS),
+                    http_client=bounded_client(anthropic),
                 ) as client,
                 await client.messages.create(**self._body(request)) as stream,
             ):

@@ -49,7 +49,7 @@ def as_model_failures(sdk: Any, httpx: Any, settings: ModelSettings, url: str) -
     """Raises ModelFailed, with the key taken out, for whatever the SDK raises. `url` is that of the endpoint."""
     try:
         yield
-    except (sdk.APIError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
+    except (sdk.APIError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError, RecursionError) as error:
         failure = _meaning(sdk, httpx, error, without_secrets(url), settings.silence)
     else:
         return
@@ -72,6 +72,8 @@ def _meaning(sdk: Any, httpx: Any, error: Any, place: str, silence: float) -> Mo
         return of_stream_error(error.body, _said(error))
     if isinstance(error, json.JSONDecodeError):
         return failed("the stream is broken: what came is no JSON", retryable=True)
+    if isinstance(error, RecursionError):
+        return failed("the stream is broken: what came is nested too deep", retryable=True)
     return failed(f"{place}: {error}", retryable=False)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentrun.adapters.extras import load_extra
 from agentrun.adapters.models import failures
+from agentrun.adapters.models.bounded import bounded_client
 from agentrun.adapters.models.settings import ModelSettings
 from agentrun.adapters.models.streaming import reply_from
 from agentrun.adapters.models.wire import (
@@ -72,6 +73,7 @@ class OpenAICompatibleModel:
                     base_url=settings.base_url or DEFAULT_URL,
                     max_retries=0,
                     timeout=httpx.Timeout(settings.silence, connect=failures.CONNECT_SECONDS),
+                    http_client=bounded_client(openai),
                 ) as client,
                 await client.chat.completions.create(**self._body(request)) as stream,
             ):

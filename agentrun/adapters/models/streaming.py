@@ -12,6 +12,8 @@ from agentrun.adapters.models.wire import Ended, reply_of
 from agentrun.agent.protocols import ModelFailed, ModelReply
 from agentrun.records.codec import Doc
 
+# Characters of a reply, as of any other agent's turn: twenty times the longest of today's models.
+MOST_TEXT = 8 * 1024 * 1024
 # Above this, JSON's readers in other languages make another number of it.
 _MOST_TOKENS = 2**53
 
@@ -37,10 +39,14 @@ async def reply_from(
 
     The stream is closed whatever happens. Raises ModelFailed.
     """
+    length = 0
     async with aclosing(pieces):
         async for piece in pieces:
             with _of_the_known_form():
                 text = "".join((collector.take(piece),))
+            length += len(text)
+            if length > MOST_TEXT:
+                raise ModelFailed(f"its reply does not end: it has more than {MOST_TEXT} characters", retryable=False)
             if text:
                 await on_text(text)
     with _of_the_known_form():

@@ -13,6 +13,7 @@ from functools import partial
 from io import BytesIO
 
 import anyio
+import anyio.lowlevel
 
 from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import Tail
@@ -104,6 +105,8 @@ class Peer:
 
     async def receive(self) -> bytes:
         """What it has said next on stdout; nothing when it has ended, whoever still holds its stdout."""
+        # One that talks without a pause must not keep this process from all else that it has to do.
+        await anyio.lowlevel.checkpoint()
         while True:
             with suppress(BlockingIOError):
                 return os.read(self._output.fileno(), _READ_BYTES)

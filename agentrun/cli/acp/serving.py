@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from agentrun.cli.acp.editor import EditorTransport
 from agentrun.cli.acp.server import Refusal, Server
+from agentrun.cli.logs import mute_libraries
 from agentrun.cli.options import Options
 from agentrun.commands.execution import make_order
 from agentrun.errors import ConfigError
@@ -25,6 +27,7 @@ def serve(options: Options, agent: str | None) -> int:
         raise ConfigError(
             "the Python package 'acp' is not installed", hint="python3 -m pip install 'agentrun[acp]'"
         ) from error
+    mute_libraries()
     asyncio.run(_serve(Server, options, agent))
     return 0
 
@@ -42,7 +45,7 @@ async def _serve(make: type[Server], options: Options, agent: str | None) -> Non
         except Refusal as refusal:
             raise RequestError(refusal.code, refusal.message, refusal.data) from refusal
 
-    connection = Connection(hear, writer, reader, listening=False)
+    connection = Connection(hear, EditorTransport(reader, writer), listening=False)
     server = make(options.place(), agent, connection.send_notification, connection.send_request)
     try:
         await connection.main_loop()

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from agentrun.adapters.acp import program
+from agentrun.adapters.acp import program, talk
 from agentrun.adapters.acp.agent import AcpAgent
 from agentrun.adapters.acp.transport import PeerTransport
+from agentrun.adapters.agents import turns
 from agentrun.adapters.agents.prompt import INTERRUPTED
 from agentrun.adapters.process.procfs import read_proc
 from agentrun.adapters.surroundings import Surroundings
@@ -317,5 +319,91 @@ class _Prints:
 # covers A26
 def test_numbers_that_no_record_can_hold_arrive_as_text() -> None:
     line = b'{"rawInput":{"a":NaN,"b":-Infinity,"c":1e999,"d":' + b"7" * 5000 + b',"e":1.5}}\n'
-    message = anyio.run(PeerTransport(_Prints(line)).receive)  # type: ignore[arg-type]
+    message = anyio.run(PeerTransport(_Prints(line), anyio.lowlevel.checkpoint).receive)  # type: ignore[arg-type]
     assert message == {"rawInput": {"a": "NaN", "b": "-Infinity", "c": "1e999", "d": "7" * 5000, "e": 1.5}}
+
+
+# An agent that says the same line over and over, and notes how often; then it ends its turn.
+TALKER = """
+import json, sys
+line, count, noted = json.loads(sys.argv[1]), int(sys.argv[2]), open(sys.argv[3], "w")
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for asked in map(json.loads, sys.stdin):
+    if asked["method"] == "initialize":
+        say(id=asked["id"], result={"protocolVersion": 1, "agentCapabilities": {}})
+    elif asked["method"] == "session/new":
+        say(id=asked["id"], result={"sessionId": "s"})
+    elif asked["method"] == "session/prompt":
+        for number in range(count):
+            print(number, file=noted, flush=True)
+            sys.stdout.write(line + "\\n") if isinstance(line, str) else say(**line)
+        say(id=asked["id"], result={"stopReason": "end_turn"})
+"""
+
+
+def talker(rig: Rig, line: Any, count: int) -> tuple[tuple[str, ...], Path]:
+    noted = rig.directory / "noted"
+    return (sys.executable, "-c", TALKER, json.dumps(line), str(count), str(noted)), noted
+
+
+def update(**what: Any) -> dict[str, Any]:
+    return {"method": "session/update", "params": {"sessionId": "s", "update": what}}
+
+
+def test_one_that_talks_faster_than_it_is_taken_up_has_to_wait(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    # covers promise 16
+    monkeypatch.setattr(talk, "MOST_WAITING", 10)
+    monkeypatch.setattr(talk, "ROOM_SECONDS", 30.0)
+    stretch = FakeStretch()
+    chunk = update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x" * 10_000})
+    command, noted = talker(rig, chunk, 500)
+    said: list[int] = []
+
+    def slow(op: str, piece: str, add: Any = stretch.draft) -> Any:
+        async def take() -> None:
+            if not said:
+                with anyio.move_on_after(1.0):
+                    while len(noted.read_bytes().split()) < 500:  # noqa: ASYNC110 - another process counts
+                        await anyio.sleep(0.01)
+                said.append(len(noted.read_bytes().split()))
+            await add(op, piece)
+
+        return take()
+
+    stretch.draft = slow  # type: ignore[method-assign]
+    assert rig.drive(stretch, command=command) is RunStatus.COMPLETED
+    # What waits, what one read brings and what a pipe holds.
+    assert said[0] < 100
+    assert stretch.report == "x" * 5_000_000
+
+
+def test_one_that_says_more_than_anybody_has_to_say_is_stopped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    # covers promise 16
+    monkeypatch.setattr(turns, "MAX_TEXT", 100_000)
+    stretch = FakeStretch()
+    chunk = update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x" * 10_000})
+    command, _ = talker(rig, chunk, 1_000)
+    assert rig.drive(stretch, command=command) is RunStatus.FAILED
+    assert "said more than 100000 characters" in str(stretch.run.reason)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "junk \x1b]0;owned\x07", "[1]", '"x"', '{"id":{"a":[1]},"result":5}', '{"id":[1],"method":"x"}',
+        '{"id":7,"error":[1]}',
+        '{"method":{"a":1}}', "[" * 100_000, update(sessionUpdate=7), {"method": "session/update", "params": [1]},
+        {"method": "session/update", "params": {"update": [1]}},
+        update(sessionUpdate="agent_message_chunk", content=[1]),
+        update(sessionUpdate="tool_call", toolCallId={"a": 1}),
+        {"id": 5, "method": "session/request_permission", "params": {"toolCall": [1], "options": 7}},
+    ],
+    ids=lambda line: str(line)[:30].encode("unicode_escape").decode(),
+)  # fmt: skip
+def test_what_is_no_message_costs_itself_alone(rig: Rig, line: Any) -> None:
+    stretch = FakeStretch()
+    command, _ = talker(rig, line, 1)
+    status = rig.drive(stretch, command=command)
+    # It said nothing that would be a report; whoever asks the user waits.
+    assert status is RunStatus.WAITING_INPUT or "said nothing" in str(stretch.run.reason), stretch.run.reason

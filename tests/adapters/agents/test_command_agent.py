@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agentrun.adapters.agents import lines, prompt
+from agentrun.adapters.agents import prompt, turns
 from agentrun.adapters.agents.command import CommandAgent
 from agentrun.adapters.process.tree import read_proc
 from agentrun.adapters.surroundings import Surroundings
@@ -138,10 +138,10 @@ def test_a_relative_program_lies_below_the_configuration(tmp_path: Path) -> None
 
 
 def test_one_that_prints_for_ever_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_TEXT", 100_000)
+    monkeypatch.setattr(turns, "MAX_TEXT", 100_000)
     stretch = FakeStretch()
     assert drive(stretch, agent(tmp_path, "yes")) is RunStatus.FAILED
-    assert "printed more than 100000" in str(stretch.run.reason)
+    assert "said more than 100000" in str(stretch.run.reason)
 
 
 def test_a_stop_ends_the_command_and_all_it_started(tmp_path: Path) -> None:
