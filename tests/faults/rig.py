@@ -1,6 +1,6 @@
-"""A place with a tree, a scripted model and three tools, and commands that strace interrupts at a chosen system call.
+"""A place with a tree, a scripted model and three tools, and commands that are interrupted at a chosen system call.
 
-Calls are counted among those that touch the tree alone (`strace -P`), so that the n-th one is the same in every run
+Calls are counted among those that change the tree alone (`system_calls`), so that the n-th one is the same in every run
 whatever the interpreter does besides.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -22,9 +21,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import system_calls
 import warm
 from history import Ledger, messages_of, problems, runs_of
 
+Call = system_calls.Seen
 Doc = dict[str, Any]
 Started = subprocess.Popen[bytes] | warm.Warm
 
@@ -34,17 +35,6 @@ SESSION = "s1"
 
 # Exit codes.
 DONE, CANCELLED, WAITING, NOT_OVER, CONFLICT = 0, 3, 5, 6, 7
-
-# Whatever changes the tree, makes a change last, or takes a lock.
-CHANGING = (
-    "openat", "write", "pwrite64", "writev", "fsync", "fdatasync", "rename", "renameat", "renameat2", "link", "linkat",
-    "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "ftruncate", "flock",
-)  # fmt: skip
-
-# How a command that waits for its tracer finds that it is there (`warm_server`); nothing of agentrun calls it.
-PROBED_BY = "truncate"
-
-_CHANGES_NOTHING = re.compile(r"^openat(?!.*O_CREAT)|LOCK_UN|LOCK_SH|= -1 ENOENT")
 
 CONFIG = """\
 default_agent = "analyst"
@@ -130,17 +120,6 @@ class Done(NamedTuple):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-class Call(NamedTuple):
-    """The `number`-th call of `name` that touches the tree."""
-
-    name: str
-    number: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.name} #{self.number}"
-
-
 class Stage:
     """A tree in `base`, and the commands that work on it. `ledger` has what they acknowledged."""
 
@@ -153,11 +132,8 @@ class Stage:
         (base / "script.json").write_text(json.dumps(SCRIPT))
         (base / "wait.sh").write_text("until [ -e go ]; do sleep 0.02; done\n")
         self._kept = base / "kept"
-        self._trace = base / "trace"
-        self.stops = base / "stops"
-        # The process of the command that is, or was last, under strace.
-        self.traced = 0
-        self._paths: list[str] = []
+        # What was to interrupt the last command.
+        self.watch: system_calls.Watch | None = None
         self._executors: set[int] = set()
         unwanted = ("AGENTRUN_", "PYTHON", "LC_")
         environment = {k: v for k, v in os.environ.items() if k == "PYTHONPATH" or not k.startswith(unwanted)}
@@ -219,71 +195,39 @@ class Stage:
     # --- interrupted commands
 
     def calls(self, *words: str, begin: Callable[[], None]) -> list[Call]:
-        """The calls that touch the tree in a run of the command that nothing interrupts.
+        """The calls that change the tree in a run of the command that nothing interrupts.
 
         `begin` makes the situation in which the command runs.
         """
-        # The paths first: which calls touch the tree is then decided in the same way as when they are interrupted.
-        for _ in range(2):
-            begin()
-            self._paths = [*self._traced(words, self._paths), str(self.root)]
-            self.end_executors()
-        counted: Counter[str] = Counter()
-        calls = []
-        for line in self._trace.read_text(errors="replace").splitlines():
-            found = re.match(r"(\w+)\(", line)
-            if not found or found[1] == PROBED_BY:
-                continue
-            counted[found[1]] += 1
-            # What changes nothing is left out: dying there is the same as dying at the next call.
-            if not _CHANGES_NOTHING.search(line):
-                calls.append(Call(found[1], counted[found[1]], line))
-        return calls
-
-    def _traced(self, words: Iterable[str], paths: Iterable[str]) -> list[str]:
-        """Runs the command, writing its calls to the trace; returns the paths of the tree that occur there."""
-        options = ["-y", "-s", "120", "-o", str(self._trace), "-e", f"trace={_names()}"]
-        done = self._under_strace(options, paths, words)
+        begin()
+        watch = system_calls.Watch(self.root, tells=True)
+        done = self._watched(watch, words)
         assert done.code in (DONE, WAITING, NOT_OVER), done
-        lines = self._trace.read_text(errors="replace")
-        root = re.escape(str(self.root))
-        paths = {*re.findall(rf"<({root}[^>]*)>", lines), *re.findall(rf'"({root}[^"]*)"', lines)}
-        return sorted({path.removesuffix(" (deleted)") for path in paths})
+        self.end_executors()
+        return watch.seen
 
     def interrupted(self, call: Call, fault: str, *words: str, text: str | None = None) -> Done:
         """Runs the command with `fault` (`signal=KILL`, `error=ENOSPC`) at the call."""
-        inject = f"inject={call.name}:{fault}:when={call.number}"
-        self.stops.unlink(missing_ok=True)
-        options = ["-o", str(self.stops), "-e", f"trace={_names()}", "-e", inject]
-        return self._under_strace(options, self._paths, words, text)
+        self.watch = system_calls.Watch(self.root, (call.name, call.number), fault)
+        return self._watched(self.watch, words, text)
 
     def was_refused(self) -> bool:
-        """Whether the call that was to fail in the last interrupted command has come, as one that changes something."""
-        lines = self.stops.read_text(errors="replace").splitlines() if self.stops.exists() else []
-        return any(line.endswith(") (INJECTED)") and not _CHANGES_NOTHING.search(line) for line in lines)
+        """Whether the call that was to fail in the last interrupted command has come."""
+        return self.watch is not None and self.watch.has_come.is_set()
 
-    def _under_strace(
-        self, options: Iterable[str], paths: Iterable[str], words: Iterable[str], text: str | None = None
-    ) -> Done:
-        """Runs the command with strace attached before its first step. Without `paths` it sees every call."""
-        paths = list(paths)
+    def _watched(self, watch: system_calls.Watch, words: Iterable[str], text: str | None = None) -> Done:
         pipe = subprocess.PIPE
         streams: Doc = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
-        probe = str(self.base / "is-traced")
-        process = warm.Warm([*words, "--json"], self.environment, cwd=self.base, probe=probe, **streams)
-        self.traced = process.pid
-        only = [part for path in [*paths, probe] for part in ("-P", path)] if paths else []
-        argv = ["strace", "-qqq", *only]
-        argv += [*options, "-e", f"inject={PROBED_BY}:retval=0", "-p", str(process.pid)]
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as tracer, process:
+        arguments = [*words, "--json"]
+        with warm.Warm(arguments, self.environment, cwd=self.base, watched_by=watch.theirs, **streams) as process:
             try:
+                watch.begin(process.pid)
                 out, err = process.communicate(timeout=PATIENCE)
             except BaseException:
-                process.kill()  # its tracer would be waited for without end
+                process.kill()  # its end would be waited for without end
                 raise
-            assert process.returncode is not None
-            tracer.wait(PATIENCE)
-            return self._heard(process.returncode, out, err, text)
+        assert process.returncode is not None
+        return self._heard(process.returncode, out, err, text)
 
     def held_at(self, call: Call, *words: str, text: str | None = None) -> Held | None:
         """Begins the command and stops it right after the call; None if the call did not come, and it has ended."""
@@ -380,7 +324,7 @@ class Stage:
         """Stops an executor while it does not hold the session's lock, and waits until it stands still."""
         with self.locked():
             os.kill(pid, signal.SIGSTOP)
-            until(lambda: _state(pid) == b"T", f"{pid} stands still")
+            until(lambda: is_stopped(pid), f"{pid} stands still")
 
     def end_executors(self) -> None:
         """Lets the executors that are known end by themselves, and kills those that do not."""
@@ -436,21 +380,21 @@ class Held:
     """A command that stands still behind one of its calls. `pid` is its process; None if the call did not come."""
 
     def __init__(self, stage: Stage, call: Call, words: Sequence[str], text: str | None) -> None:
-        self._stage = stage
         self._ended: list[Done] = []
-        stage.stops.unlink(missing_ok=True)
+        stage.watch = None
         work = lambda: self._ended.append(stage.interrupted(call, "signal=STOP", *words, text=text))  # noqa: E731
         self._thread = threading.Thread(target=work)
         self._thread.start()
+        self._stage = stage
         self.pid = self._stopped()
 
     def _stopped(self) -> int | None:
-        # One that is traced looks stopped at each call; the tracer alone knows which stop is to last.
-        while not (self._stage.stops.exists() and b"stopped by SIGSTOP" in self._stage.stops.read_bytes()):
-            if not self._thread.is_alive():
-                return None
-            time.sleep(0.005)
-        return self._stage.traced
+        while self._thread.is_alive():
+            watch = self._stage.watch
+            if watch is not None and watch.has_come.is_set() and is_stopped(watch.pid):
+                return watch.pid
+            time.sleep(0.002)
+        return None
 
     def go_on(self) -> None:
         """Lets it go on."""
@@ -531,14 +475,6 @@ def until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any
     raise AssertionError(f"it never came to be: {what}")
 
 
-def has_strace() -> str | None:
-    """Why commands cannot be interrupted here; None if they can."""
-    if shutil.which("strace") is None:
-        return "there is no strace, which interrupts commands at system calls"
-    tried = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
-    return f"strace cannot trace here: {tried.stderr.decode()[:200]}" if tried.returncode else None
-
-
 def killed(done: Done) -> bool:
     """Whether SIGKILL ended the command."""
     return done.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -556,6 +492,11 @@ def _is_alive(pid: int) -> bool:
         with suppress(OSError):
             return len(os.listdir(f"/proc/{pid}/task")) > 1
     return state not in (b"", b"Z", b"X")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal."""
+    return _state(pid) == b"T"
 
 
 def _state(pid: int) -> bytes:
@@ -578,11 +519,6 @@ def _strings(pid: int, name: str) -> list[bytes]:
         return Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0")
     except OSError:
         return []
-
-
-def _names() -> str:
-    # A `?` lets strace pass over what this machine's processor does not have.
-    return ",".join([*(f"?{name}" for name in CHANGING), PROBED_BY])
 
 
 def _contents(root: Path) -> dict[str, bytes]:

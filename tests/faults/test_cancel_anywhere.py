@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import pytest
 from history import Run, messages_of, runs_of
-from rig import CANCELLED, CONFLICT, DONE, NOT_OVER, SESSION, Call, Done, Held, Stage, Started, has_strace, until
+from rig import CANCELLED, CONFLICT, DONE, NOT_OVER, SESSION, Call, Done, Held, Stage, Started, until
 from situations import a_session
+from system_calls import why_not
 
-WHY_NOT = has_strace()
+WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 TEXT = "both"

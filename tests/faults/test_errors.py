@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rig import Call, Done, Stage, has_strace
+from rig import Call, Done, Stage
 from situations import SITUATIONS
+from system_calls import why_not
 
-WHY_NOT = has_strace()
+WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 SAMPLE = 4

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from exporting import SEND, Outside, a_session, then_one_recover_settles_it
-from rig import Call, Stage, has_strace, killed
+from rig import Call, Stage, killed
+from system_calls import why_not
 
-WHY_NOT = has_strace()
+WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 PARTS = 2
 

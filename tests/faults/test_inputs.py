@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from history import runs_of
-from rig import CONFLICT, DONE, SESSION, Stage, has_strace, inputs_of, killed, until
+from rig import CONFLICT, DONE, SESSION, Stage, inputs_of, killed, until
+from system_calls import why_not
 
 Doc = dict[str, Any]
 
@@ -165,7 +166,7 @@ def _executor(stage: Stage, number: int) -> int:
     return int(claim["payload"]["owner"]["pid"])
 
 
-WHY_NOT = has_strace()
+WHY_NOT = why_not()
 
 
 @pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rig import Call, Stage, has_strace, killed
+from rig import Call, Stage, killed
 from situations import SITUATIONS, Situation
+from system_calls import why_not
 
-WHY_NOT = has_strace()
+WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 # The quick test takes about so many calls of each command; the exhaustive one all of them.

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from history import runs_of
-from rig import CONFLICT, DONE, SESSION, WAITING, Stage, has_strace, killed, until
+from rig import CONFLICT, DONE, SESSION, WAITING, Stage, killed, until
+from system_calls import why_not
 
-WHY_NOT = has_strace()
+WHY_NOT = why_not()
 pytestmark = pytest.mark.slow
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from rig import Call, Stage, has_strace, until
+from rig import Call, Stage, until
 from situations import SITUATIONS, Situation
+from system_calls import why_not
 
 # _IOR('X', 125, __u32) of linux/ext4.h and xfs_fs.h, and the flag of both that says not to flush the journal.
 SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
@@ -90,7 +91,7 @@ def _may_cut() -> str | None:
         if shutil.which(tool) is None:
             return f"there is no {tool}"
     found = subprocess.run(["losetup", "-f"], capture_output=True, check=False)
-    return f"there is no loop device: {found.stderr.decode().strip()}" if found.returncode else has_strace()
+    return f"there is no loop device: {found.stderr.decode().strip()}" if found.returncode else why_not()
 
 
 WHY_NOT = _may_cut()

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from history import Doc
-from rig import DONE, SESSION, Call, Stage, has_strace
+from rig import DONE, SESSION, Call, Stage
+from system_calls import why_not
 
-WHY_NOT = has_strace()
+WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 NOT_FOUND = 8

@@ -130,6 +130,7 @@ class Warm:
         user: int | None = None,
         probe: str | None = None,
         terminal: str | None = None,
+        watched_by: socket.socket | None = None,
     ) -> None:
         self.args = list(arguments)
         self.returncode: int | None = None
@@ -152,7 +153,8 @@ class Warm:
             "terminal": terminal,
             "probe": probe,
         }
-        socket.send_fds(_server().socket, [json.dumps(request).encode()], [*theirs, told])
+        fds = [*theirs, told, *([watched_by.fileno()] if watched_by else [])]
+        socket.send_fds(_server().socket, [json.dumps(request).encode()], fds)
         for fd in [*to_close, told]:
             os.close(fd)
         self.pid = int(self._line())

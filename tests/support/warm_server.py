@@ -1,12 +1,14 @@
 """The other half of `warm`: a process that has loaded agentrun, and becomes a command again and again by forking.
 
 It reads requests from the socket whose descriptor it is told, one packet each, with four descriptors: the standard
-ones of the command and a pipe, into which go the pid of the command and, once it has ended, how. It ends with the
-socket. The commands in turn ask it for the executors that they leave behind (`warm_spawn`).
+ones of the command and a pipe, into which go the pid of the command and, once it has ended, how; and a fifth one where
+somebody is to answer its system calls (`system_calls`). It ends with the socket. The commands in turn ask it for the
+executors that they leave behind (`warm_spawn`).
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import json
@@ -21,6 +23,7 @@ import traceback
 from contextlib import suppress
 from typing import Any, NoReturn
 
+import system_calls
 import warm_spawn
 
 LARGEST_REQUEST = 200_000
@@ -33,8 +36,8 @@ LOADED_ON_THE_WAY = (
 )  # fmt: skip
 OTHERS = (
     "anyio._backends._asyncio", "agentrun.adapters.models.scripted", "agentrun.adapters.registry",
-    "agentrun.adapters.tools.command", "tomllib", "typer._click.decorators", "hashlib", "subprocess",
-    "encodings.ascii", "encodings.idna", "encodings.latin_1",
+    "agentrun.adapters.checks", "agentrun.adapters.tools.command", "agentrun.adapters.tools.delegate", "tomllib",
+    "typer._click.decorators", "hashlib", "subprocess", "encodings.ascii", "encodings.idna", "encodings.latin_1",
 )  # fmt: skip
 
 
@@ -54,14 +57,14 @@ class Server:
                 key.data(key.fileobj)
 
     def _begin_command(self, requests: socket.socket) -> None:
-        packet, fds, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
+        packet, fds, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 5)
         if not packet:
             self._is_asked = False
             return
         pid = os.fork()
         if pid == 0:
             _become(json.loads(packet), fds)
-        told = fds.pop()
+        told = fds.pop(3)
         for each in fds:
             os.close(each)
         _tell(told, f"{pid}\n")
@@ -98,8 +101,21 @@ def _load() -> None:
                 importlib.import_module(module.name)
     for name in OTHERS:
         importlib.import_module(name)
+    _know_the_parameters()
     gc.collect()
     gc.freeze()
+
+
+def _know_the_parameters() -> None:
+    """Finds out once what typer finds out in each command by evaluating annotations: the parameters of its function."""
+    from typer import main
+
+    from agentrun.cli.chosen import command_for
+    from agentrun.cli.words import COMMANDS
+
+    main.get_params_from_function = functools.cache(main.get_params_from_function)  # type: ignore[attr-defined]
+    for name in COMMANDS:
+        command_for([name])
 
 
 def _tell(fd: int, text: str) -> None:
@@ -112,7 +128,9 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
     try:
         for number, fd in enumerate(fds[:3]):
             os.dup2(fd, number)
-        os.closerange(3, 1024)
+        watcher = fds[4] if len(fds) > 4 else 2
+        os.closerange(3, watcher)
+        os.closerange(watcher + 1, 1024)
         if request["own_session"]:
             os.setsid()
         if request["terminal"] is not None:
@@ -135,6 +153,9 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
         sys.argv = [request["program"], *request["arguments"]]
         if request["probe"]:
             _wait_for(request["probe"])
+        if len(fds) > 4:
+            with socket.socket(fileno=watcher) as way:
+                system_calls.be_watched(way)
         from agentrun.cli.main import main as begin
 
         begin()
@@ -145,11 +166,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
 
 
 def _wait_for(probe: str) -> None:
-    """Returns once the file `probe` is there, or a call on it is answered by whoever traces this process."""
-    while True:
-        with suppress(FileNotFoundError):
-            os.truncate(probe, 0)
-            return
+    """Returns once the file `probe` is there."""
+    while not os.path.exists(probe):
         time.sleep(0.001)
 
 
