@@ -26,6 +26,8 @@ from typing import Any, NoReturn
 import system_calls
 import warm_spawn
 
+from agentrun import named
+
 LARGEST_REQUEST = 200_000
 # What the interpreter began with, without what makes room.
 BEGAN_WITH = {name: value for name, value in os.environ.items() if name != "ROOM"}
@@ -102,6 +104,7 @@ def _load() -> None:
     for name in OTHERS:
         importlib.import_module(name)
     _know_the_parameters()
+    _know_the_fields(named._Fields)
     gc.collect()
     gc.freeze()
 
@@ -116,6 +119,14 @@ def _know_the_parameters() -> None:
     main.get_params_from_function = functools.cache(main.get_params_from_function)  # type: ignore[attr-defined]
     for name in COMMANDS:
         command_for([name])
+
+
+def _know_the_fields(tuples: type) -> None:
+    """Makes an object of each named tuple: with the first one a class gets what sorts arguments into fields."""
+    for each in tuples.__subclasses__():
+        if each.__new__ is tuples.__new__:
+            each(*each._fields)
+        _know_the_fields(each)
 
 
 def _tell(fd: int, text: str) -> None:
