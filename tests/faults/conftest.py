@@ -34,12 +34,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A place of the test's own."""
+    """A place of the test's own; whoever still works on a tree there when the test is over is ended."""
+    from rig import end_all_below
+
     if request.path.stem not in IN_MEMORY or not _has_room():
         yield tmp_path
+        end_all_below(tmp_path)
         return
     with tempfile.TemporaryDirectory(prefix="agentrun-faults-", dir=MEMORY) as name:
         yield Path(name)
+        end_all_below(Path(name))
 
 
 def _has_room() -> bool:

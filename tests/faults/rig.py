@@ -296,29 +296,26 @@ class Stage:
 
     def detached(self) -> set[int]:
         """The executors of this tree that belong to no command, whoever started them."""
-        found = set()
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                with suppress(OSError):
-                    words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
-                    if b"agentrun.cli.detached" in words and os.fsencode(self.root) in words:
-                        found.add(int(entry))
-        return found
+        mark = os.fsencode(self.root)
+        found = ((pid, _command_line(pid)) for pid in _pids())
+        return {pid for pid, words in found if b"agentrun.cli.detached" in words and mark in words}
 
     def processes(self) -> list[int]:
         """All processes of this tree that are alive: commands, executors, and what their tools started."""
         mark = os.fsencode(f"AGENTRUN_ROOT={self.root}")
-        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-        return [pid for pid in pids if _is_alive(pid) and mark in _environment(pid)]
+        return [pid for pid in _pids() if _is_alive(pid) and mark in _environment(pid)]
 
     def has_executor(self) -> bool:
         """Whether an executor is, or was a moment ago, at work beside the commands."""
         return bool(self._executors)
 
     def kill(self, pid: int) -> None:
-        """Kills an executor, and waits until it is gone."""
+        """Kills an executor, and waits until it is gone, and with it its locks."""
+        words = _command_line(pid)
         os.kill(pid, signal.SIGKILL)
         until(lambda: not _is_alive(pid), f"{pid} is gone")
+        # What it was about to start has its command line, and its locks, until it runs a program of its own.
+        until(lambda: not any(_command_line(each) == words for each in _pids()), f"what {pid} was starting has begun")
 
     def freeze(self, pid: int) -> None:
         """Stops an executor while it does not hold the session's lock, and waits until it stands still."""
@@ -475,6 +472,18 @@ def until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any
     raise AssertionError(f"it never came to be: {what}")
 
 
+def end_all_below(base: Path) -> None:
+    """Kills what works on a tree below `base`: executors outlive their test, and so does what their tools started."""
+    mark = os.fsencode(f"AGENTRUN_ROOT={base}/")
+
+    while left := [pid for pid in _pids() if any(each.startswith(mark) for each in _environment(pid))]:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        # Its environment is gone before its files are.
+        until(lambda pids=left: not any(_is_alive(pid) for pid in pids), f"nobody works below {base}")
+
+
 def killed(done: Done) -> bool:
     """Whether SIGKILL ended the command."""
     return done.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -483,6 +492,10 @@ def killed(done: Done) -> bool:
 def inputs_of(stage: Stage) -> list[Doc]:
     """What the user said in the session, in order."""
     return [message for message in messages_of(stage.root, SESSION) if message["role"] == "user"]
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def _is_alive(pid: int) -> bool:

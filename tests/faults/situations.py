@@ -70,7 +70,8 @@ def lost(stage: Stage) -> None:
     """A run whose executor died while a tool that writes was under way."""
     a_session(stage)
     stage.kill(stage.hold("export"))
-    assert stage.view("run-1")["executor"] == "lost"
+    seen = stage.view("run-1")
+    assert seen["executor"] == "lost", seen
 
 
 def cancelling_and_lost(stage: Stage) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from rig import Call, Stage, until
+from rig import Call, Stage, end_all_below, until
 from situations import SITUATIONS, Situation
 from system_calls import why_not
 
@@ -107,6 +107,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
         pytest.skip(f"this kernel has no {request.param}")
     disk = Disk(tmp_path, request.param)
     yield disk
+    end_all_below(tmp_path)
     disk.unmount()
 
 
