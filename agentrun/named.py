@@ -7,6 +7,10 @@ To load `enum` with what it needs takes as long as starting half an interpreter,
 
 from __future__ import annotations
 
+# Objects of a class that are made one field after the other: to compile what sorts arguments into fields costs as much
+# as a hundred of them, and of most classes a quick command makes one.
+_FEW = 64
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from enum import StrEnum as StrEnum
@@ -25,8 +29,19 @@ else:
         __slots__ = ()
 
         def __new__(cls, *given, **named):
-            # The first object: now the class gets what sorts arguments into fields. Two threads make the same twice.
-            fields = ", ".join(cls._fields)
+            fields = cls._fields
+            made = cls._made
+            made[0] += 1
+            if made[0] <= _FEW:
+                if len(given) == len(fields) and not named:
+                    return tuple.__new__(cls, given)
+                missing = fields[len(given) :]
+                known = {**cls._field_defaults, **named}
+                rest = [known[each] for each in missing if each in known]
+                if len(given) + len(rest) == len(fields) and named.keys() <= {*missing}:
+                    return tuple.__new__(cls, (*given, *rest))
+            # Two threads make the same twice. What is called wrongly is told so by it, too.
+            fields = ", ".join(fields)
             make = eval(f"lambda _cls, {fields}: _tuple(_cls, ({fields},))", {"_tuple": tuple.__new__})
             make.__defaults__ = tuple(cls._field_defaults.values())
             cls.__new__ = staticmethod(make)
@@ -58,6 +73,7 @@ else:
             fields = body["_fields"] = body["__match_args__"] = tuple(body.get("__annotations__", ()))
             # Those of the last fields: a type checker refuses any other order.
             body["_field_defaults"] = {field: body.pop(field) for field in fields if field in body}
+            body["_made"] = [0]
             body["_places"] = places = {field: place for place, field in enumerate(fields)}
             getters = {field: _getter(place, "a field") for field, place in places.items()}
             return type(name, (_Fields,), {"__slots__": ()} | body | getters)

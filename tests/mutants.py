@@ -164,8 +164,8 @@ MUTANTS = [
     Mutant(
         "a hard link is not seen",
         "store/disk.py",
-        "if found.st_nlink > names:",
-        "if False:",
+        "if found.st_nlink > names else None",
+        "if False else None",
         "tests/store/test_planted.py",
     ),
     Mutant("ids are checked at their start", "ids.py", " and _LATER.issuperset(text)", "", "tests/test_ids.py"),
@@ -569,9 +569,9 @@ MUTANTS = [
     ),
     Mutant(
         "a command shows its secret",
-        "commands/configuration.py",
-        'shown.append(REDACTED if hides_next else _redacted("", word))',
-        'shown.append(_redacted("", word))',
+        "commands/redaction.py",
+        'shown.append(REDACTED if hides_next else redacted("", word))',
+        'shown.append(redacted("", word))',
         "tests/cli/test_configuring.py -k secret",
     ),
     # What is printed for shells and scripts.

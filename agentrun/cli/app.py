@@ -9,8 +9,7 @@ import typer
 from agentrun import __version__
 from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions, app_transfer, help_pages
 from agentrun.cli.choices import OneOf
-from agentrun.cli.defaults import CANCEL_REASON, LISTED
-from agentrun.cli.options import COMMON
+from agentrun.cli.options import CANCEL_REASON, COMMON, LISTED
 from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.errors import exit_table
 from agentrun.states import RunStatus

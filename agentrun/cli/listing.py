@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from itertools import islice
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
-from agentrun.cli.defaults import LISTED
-from agentrun.cli.options import Options
+from agentrun.cli.options import LISTED, Options
 from agentrun.commands import listing
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError
@@ -59,14 +57,7 @@ def ls(options: Options, wanted: Wanted, *, is_watched: bool) -> int:
 def _listed(place: Place, wanted: Wanted) -> tuple[list[SessionRow], list[str], bool]:
     """The sessions, what is damaged among them, and whether there are more."""
     damage: list[AgentrunError] = []
-    found = listing.rows(
-        place.tree,
-        text=wanted.text,
-        status=wanted.status,
-        agent=wanted.agent,
-        archived=wanted.archived,
-        on_damage=damage,
+    rows, is_more = listing.first_rows(
+        place.tree, wanted.limit, wanted.text, wanted.status, wanted.agent, wanted.archived, damage
     )
-    rows = list(islice(found, wanted.limit))
-    is_more = next(found, None) is not None
     return rows, [str(error) for error in damage], is_more

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 # New objects after which garbage is looked for.
-_OBJECTS = 10_000
+_OBJECTS = 50_000
 # 128 and the number of SIGINT, as shells have it; `cli.exit`, which knows, is only being loaded then.
 _INTERRUPTED = 130
 

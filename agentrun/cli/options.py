@@ -8,6 +8,11 @@ from agentrun.commands.place import Place, find_place
 from agentrun.errors import UsageError
 from agentrun.named import NamedTuple
 
+# What commands take where their user says nothing, for their functions and for what `--help` shows of it: how many
+# sessions `ls` lists at the most, and why a run was cancelled.
+LISTED = 20
+CANCEL_REASON = "cancelled by the user"
+
 
 class CommonOption(NamedTuple):
     """An option that every command takes; one without `metavar` takes no value."""

@@ -7,8 +7,7 @@ import time
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output
-from agentrun.cli.defaults import CANCEL_REASON
-from agentrun.cli.options import Options
+from agentrun.cli.options import CANCEL_REASON, Options
 from agentrun.commands import control, operations
 from agentrun.commands.names import Target, find
 from agentrun.commands.operations import OperationView

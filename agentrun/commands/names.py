@@ -5,9 +5,12 @@ from __future__ import annotations
 from agentrun import ids
 from agentrun.errors import NotFound, UsageError
 from agentrun.named import NamedTuple
-from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.store.runs import RunDir
 
 
 class Target(NamedTuple):

@@ -10,12 +10,10 @@ from agentrun.commands.names import Target
 from agentrun.errors import AgentrunError
 from agentrun.records.event import Event
 from agentrun.records.message import ENDED, REPORT, Message
-from agentrun.records.operation import OF_OPERATIONS, operation_of
 from agentrun.records.views import RunDetail, RunView, SessionView, input_states
 from agentrun.states import RunStatus
 from agentrun.store.layout import DRAFT
 from agentrun.store.log import Damage
-from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 
 TYPE_CHECKING = False
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from agentrun.records.timeline import RunRecord
+    from agentrun.store.runs import RunDir
 
     T = TypeVar("T")
 
@@ -45,7 +44,7 @@ def session_view(session: SessionDir, on_damage: list[AgentrunError], tail: int 
     names = session.newest_run_ids(tail)
     for run_id in names:
         try:
-            views.append(session.run(run_id).view())
+            views.append(session.run_to_look_at(run_id).view())
         except AgentrunError as error:
             on_damage.append(error)
     older = (ids.run_number(names[-1]) or 1) - 1 if names else 0
@@ -107,6 +106,8 @@ def _events_told(run_dir: RunDir, tail: int, since: int | None) -> tuple[list[Ev
     """
     if tail == ALL and since is None:
         return list(run_dir.lasting_events()), 0
+    from agentrun.records.operation import OF_OPERATIONS, operation_of
+
     registered: dict[str, None] = {}
     named: set[str] = set()
     for event in run_dir.lasting_events():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentrun.records.event import Event
 from agentrun.records.operation import operation_of
+from agentrun.records.run import Run, status_in
 from agentrun.records.usage import after_executing, after_operation
 from agentrun.states import ENDING_OF_INTENT, EventType, RunStatus
 
@@ -11,14 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentrun.records.run import Run
-
 E = EventType
-
-
-def status_in(text: object) -> RunStatus | None:
-    """The status that a field names, if it names one."""
-    return RunStatus(str(text)) if text else None
 
 
 def _lease_acquired(run: Run, event: Event) -> Run:

@@ -188,7 +188,8 @@ def wrong_field(doc: Doc, fields: Fields) -> str | None:
         kind = type(value)
         if kind not in types:
             return name
-        if deeper is None or value is None:
+        # What is empty, zero or nothing has nothing in it that could be wrong.
+        if deeper is None or not value:
             continue
         if not (-_MOST < value < _MOST if kind is int else _is_right(value, deeper)):
             return name

@@ -1,20 +1,37 @@
-"""One run as its events tell it: `run.json` is this fold written down, and can always be made again."""
+"""One run as its events tell it: `run.json` is this fold written down, and can always be made again.
+
+Of most runs that are looked at the snapshot tells all: what folds events, and what is open, is loaded where it is met.
+"""
 
 from __future__ import annotations
 
 from agentrun.errors import TransitionRefused
 from agentrun.named import NamedTuple
-from agentrun.records.changes import CHANGES, status_in
 from agentrun.records.codec import FORMAT_VERSION, Doc, without
 from agentrun.records.event import Event
 from agentrun.records.fields import RUN, check_fields
-from agentrun.records.operation import Operation
-from agentrun.records.usage import NO_USAGE
 from agentrun.states import INITIAL, TERMINAL, EventType, RunStatus, next_status, status_needed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from agentrun.records.operation import Operation
+
+# Everything that is counted against a budget. Tokens are those that the model reported; null means that none did.
+NO_USAGE: Doc = {
+    "turns": 0,
+    "modelRequests": 0,
+    "toolCalls": 0,
+    "checks": 0,
+    "retries": 0,
+    "inputTokens": None,
+    "outputTokens": None,
+    "costUsd": None,
+    "executingMs": 0,
+}
+# What each event changes, once one was folded.
+_changes: dict[str, Callable[[Run, Event], Run]] | None = None
 
 
 class Run(NamedTuple):
@@ -85,7 +102,7 @@ class Run(NamedTuple):
     def apply(self, event: Event) -> Run:
         """The run after `event`. Raises TransitionRefused if the event must not stand here."""
         status = next_status(self.status, event.type, event.payload.get("terminalStatus"))
-        change = CHANGES.get(event.type)
+        change = (_changes or _load_changes()).get(event.type)
         run = change(self, event) if change else self
         return run._replace(
             status=status,
@@ -203,6 +220,27 @@ class Run(NamedTuple):
             raise ValueError(f"no snapshot of a run: {error!r}") from error
 
 
+def _load_changes() -> dict[str, Callable[[Run, Event], Run]]:
+    global _changes
+    from agentrun.records.changes import CHANGES
+
+    _changes = CHANGES
+    return CHANGES
+
+
+def status_in(text: object) -> RunStatus | None:
+    """The status that a field names, if it names one."""
+    return RunStatus(str(text)) if text else None
+
+
+def _operations_in(briefs: list[Doc]) -> tuple[Operation, ...]:
+    if not briefs:
+        return ()
+    from agentrun.records.operation import Operation
+
+    return tuple(Operation.from_brief(brief) for brief in briefs)
+
+
 def _run_in(doc: Doc) -> Run:
     return Run(
         session_id=doc["sessionId"],
@@ -235,8 +273,8 @@ def _run_in(doc: Doc) -> Run:
         waiting_for=doc["waitingFor"],
         usage=NO_USAGE | doc["usage"],
         report=doc["report"],
-        open_operations=tuple(Operation.from_brief(brief) for brief in doc["openOperations"]),
-        unresolved_operations=tuple(Operation.from_brief(brief) for brief in doc["unresolvedOperations"]),
+        open_operations=_operations_in(doc["openOperations"]),
+        unresolved_operations=_operations_in(doc["unresolvedOperations"]),
         delivered_inputs=tuple(doc["deliveredInputs"]),
         returned_inputs=tuple(doc["returnedInputs"]),
         survivors=tuple(doc.get("survivors", ())),

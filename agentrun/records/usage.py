@@ -13,20 +13,6 @@ if TYPE_CHECKING:
 
 E = EventType
 
-# Everything that is counted against a budget. Tokens are those that the model reported; null means that none did.
-NO_USAGE: Doc = {
-    "turns": 0,
-    "modelRequests": 0,
-    "toolCalls": 0,
-    "checks": 0,
-    "retries": 0,
-    "inputTokens": None,
-    "outputTokens": None,
-    "costUsd": None,
-    "executingMs": 0,
-}
-
-
 _COUNTED = frozenset({E.MODEL_REQUEST_STARTED, E.MODEL_REQUEST_FINISHED, E.TOOL_STARTED})
 
 

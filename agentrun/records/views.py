@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from agentrun.named import NamedTuple, StrEnum
 from agentrun.records.codec import Doc
-from agentrun.records.event import Event
-from agentrun.records.message import Message
-from agentrun.records.operation import Operation
-from agentrun.records.run import Run
-from agentrun.records.session import Session
 from agentrun.states import WINDING_DOWN_WORDS, EventType, RunStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Literal
+
+    from agentrun.records.event import Event
+    from agentrun.records.message import Message
+    from agentrun.records.operation import Operation
+    from agentrun.records.run import Run
+    from agentrun.records.session import Session
 
     LateBecause = Literal["suspended", "kept_waiting", "no_room", "silent", "elsewhere"]
     Executor = Literal["alive", "none", "lost", "frozen"]

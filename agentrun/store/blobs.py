@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from agentrun.ids import is_sha256
 from agentrun.records.codec import Doc
-from agentrun.store.disk import Directory
+from agentrun.store.disk import Directory, speaking_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,3 +48,20 @@ def read_blob(parent: Directory, folder: str, sha256: object) -> bytes | None:
 
     data = parent.open(folder).read(sha256)
     return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
+
+
+def hash_of(parent: Directory, name: str) -> str | None:
+    """The hash of what the file `name` holds, however much it is; None if it is not there."""
+    fd = parent.open_file(name)
+    if fd is None:
+        return None
+    import hashlib
+
+    digest = hashlib.sha256()
+    try:
+        with speaking_of(parent.at(name)):
+            while chunk := os.read(fd, _COPY):
+                digest.update(chunk)
+    finally:
+        os.close(fd)
+    return digest.hexdigest()

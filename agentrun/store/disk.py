@@ -12,7 +12,6 @@ import os
 import stat
 
 from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
-from agentrun.store.in_the_way import in_words
 from agentrun.store.layout import UNFINISHED_PREFIX
 
 TYPE_CHECKING = False
@@ -25,22 +24,15 @@ _COMMON = os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | _COMMON
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _COMMON
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 _COPY = 1 << 20
 _CANNOT_SYNC = frozenset({errno.EROFS, errno.EINVAL, errno.EBADF})
 
 
 def translated(error: OSError, path: str) -> AgentrunError:
     """The deliberate error for what the system said about `path`."""
-    name = errno.errorcode.get(error.errno or 0, "unknown error")
-    said = f"{path}: {in_words(error, path)} ({name})"
-    if error.errno in _DENIED:
-        return Denied(said)
-    if error.errno == errno.ENOENT:
-        return NotFound(said)
-    is_crowded = error.errno in (errno.EMFILE, errno.ENFILE)
-    way = "let it open more files: ulimit -n" if is_crowded else "make room or choose another place with --root"
-    return StorageFailed(said, hint=f"nothing was acknowledged, though it may be stored; {way}")
+    from agentrun.store.in_the_way import refusal  # here: most commands meet none
+
+    return refusal(error, path)
 
 
 class speaking_of:
@@ -108,8 +100,10 @@ class Directory:
     def open(self, name: str, *, owned: bool = True) -> Directory:
         """The directory `name` in here. Raises NotFound, or Denied if it is a link, no directory or another's."""
         path = self.at(name)
-        with speaking_of(path):
+        try:
             opened = Directory(os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd), path)
+        except OSError as error:
+            raise translated(error, path) from error
         if owned and os.fstat(opened.fd).st_uid != os.geteuid():
             raise Denied(f"{path} belongs to another user")
         return opened
@@ -175,18 +169,8 @@ class Directory:
 
         Raises Denied if it is a link, has more than `names` names, belongs to another user or is no regular file.
         """
-        path = self.at(name)
-        with speaking_of(path):
-            try:
-                fd = os.open(name, flags | _READ, 0o600, dir_fd=self.fd)
-            except FileNotFoundError:
-                return None
-        try:
-            _check_file(os.fstat(fd), path, names)
-        except AgentrunError:
-            os.close(fd)
-            raise
-        return fd
+        opened = self._open_with_length(name, flags, names)
+        return None if opened is None else opened[0]
 
     def read(self, name: str) -> bytes | None:
         """The bytes of the file `name`, None if it is not there."""
@@ -195,22 +179,6 @@ class Directory:
     def read_linked(self, name: str) -> bytes | None:
         """As `read`, for a file made by `link_exclusively`: a crash may have left its temporary name as well."""
         return self._read(name, names=2)
-
-    def sha256(self, name: str) -> str | None:
-        """The hash of what the file `name` holds, however much it is; None if it is not there."""
-        fd = self.open_file(name)
-        if fd is None:
-            return None
-        import hashlib  # here: listing and showing need none
-
-        digest = hashlib.sha256()
-        try:
-            with speaking_of(self.at(name)):
-                while chunk := os.read(fd, _COPY):
-                    digest.update(chunk)
-        finally:
-            os.close(fd)
-        return digest.hexdigest()
 
     def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
         """Puts a fresh file with `data` in the place of `name`, whole or not at all.
@@ -329,13 +297,31 @@ class Directory:
         finally:
             os.close(fd)
 
-    def _read(self, name: str, names: int) -> bytes | None:
-        fd = self.open_file(name, names=names)
-        if fd is None:
-            return None
+    def _open_with_length(self, name: str, flags: int, names: int) -> tuple[int, int] | None:
+        """As `open_file`, with the length of the file."""
+        # Without a context around it: who lists sessions passes here five times for each.
         try:
-            with speaking_of(self.at(name)):
-                return _read_all(fd)
+            fd = os.open(name, flags | _READ, 0o600, dir_fd=self.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise translated(error, self.at(name)) from error
+        found = os.fstat(fd)
+        wrong = _wrong_with(found, names)
+        if wrong is not None:
+            os.close(fd)
+            raise Denied(f"{self.at(name)} {wrong}")
+        return fd, found.st_size
+
+    def _read(self, name: str, names: int) -> bytes | None:
+        opened = self._open_with_length(name, os.O_RDONLY, names)
+        if opened is None:
+            return None
+        fd, length = opened
+        try:
+            return _read_all(fd, length)
+        except OSError as error:
+            raise translated(error, self.at(name)) from error
         finally:
             os.close(fd)
 
@@ -382,19 +368,23 @@ def sync_for_reading(fd: int, path: str) -> None:
             raise StorageFailed(f"{translated(error, path)}: whether the last record survived is unknown") from error
 
 
-def _read_all(fd: int) -> bytes:
-    chunks, length = [], 1 << 14  # most are small, and a million bytes of room are cleared by the kernel each time
-    while chunk := os.read(fd, length):
+def _read_all(fd: int, length: int) -> bytes:
+    """What the file holds, which had `length` bytes just now."""
+    # One byte more tells that it has not grown since: then there is nothing to be asked for again.
+    data = os.read(fd, length + 1)
+    if len(data) == length:
+        return data
+    chunks = [data]
+    while chunk := os.read(fd, _COPY):
         chunks.append(chunk)
-        length = 1 << 20 if len(chunk) == length else length
     return b"".join(chunks)
 
 
-def _check_file(found: os.stat_result, path: str, names: int) -> None:
+def _wrong_with(found: os.stat_result, names: int) -> str | None:
+    """Why a file is not one that may be read or written here, in words."""
     if not stat.S_ISREG(found.st_mode):
-        raise Denied(f"{path} is not a regular file")
+        return "is not a regular file"
     if found.st_uid != os.geteuid():
-        raise Denied(f"{path} belongs to another user")
+        return "belongs to another user"
     # A second name may lie outside the tree, where the file could be changed. (0: just replaced by a newer one.)
-    if found.st_nlink > names:
-        raise Denied(f"{path} has several names (hard links)")
+    return "has several names (hard links)" if found.st_nlink > names else None

@@ -37,8 +37,7 @@ class Expected(Directory):
         """As of any directory."""
         return self.is_there() and super().has(name)
 
-    def open_file(self, name: str, flags: int = os.O_RDONLY, *, names: int = 1) -> int | None:
-        """As of any directory."""
+    def _open_with_length(self, name: str, flags: int, names: int) -> tuple[int, int] | None:
         if flags & os.O_CREAT:
             self._parent.make(self._name)
-        return super().open_file(name, flags, names=names) if self.is_there() else None
+        return super()._open_with_length(name, flags, names) if self.is_there() else None

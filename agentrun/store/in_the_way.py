@@ -1,9 +1,26 @@
-"""What stands where a directory is wanted: the system says of a path that it does not lead there, and not why."""
+"""What the system refuses, in words: where it only says of a path that it does not lead there, also why."""
 
 from __future__ import annotations
 
 import errno
 import os
+
+from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
+
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
+
+
+def refusal(error: OSError, path: str) -> AgentrunError:
+    """The deliberate error for what the system said about `path`."""
+    name = errno.errorcode.get(error.errno or 0, "unknown error")
+    said = f"{path}: {_in_words(error, path)} ({name})"
+    if error.errno in _DENIED:
+        return Denied(said)
+    if error.errno == errno.ENOENT:
+        return NotFound(said)
+    is_crowded = error.errno in (errno.EMFILE, errno.ENFILE)
+    way = "let it open more files: ulimit -n" if is_crowded else "make room or choose another place with --root"
+    return StorageFailed(said, hint=f"nothing was acknowledged, though it may be stored; {way}")
 
 
 def no_directory(path: str) -> str | None:
@@ -16,7 +33,7 @@ def no_directory(path: str) -> str | None:
     return None
 
 
-def in_words(error: OSError, path: str) -> str:
+def _in_words(error: OSError, path: str) -> str:
     """What the system says about `path`."""
     in_the_way = no_directory(path) if error.errno == errno.ENOTDIR else None
     return f"{in_the_way} is no directory" if in_the_way else os.strerror(error.errno or 0)

@@ -206,7 +206,7 @@ class Log:
         fd = self._open_for_reading()
         if fd is None:
             return
-        for offset, line in lines_backward(fd, os.fstat(fd).st_size):
+        for offset, line in lines_backward(fd, os.lseek(fd, 0, os.SEEK_END)):
             record = self._decoded(read, offset, line)
             if isinstance(record, Damage):
                 self._damage[offset] = record

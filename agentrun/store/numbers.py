@@ -93,10 +93,11 @@ def lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
         length = min(position, max(chunk, len(rest)))
         chunk = min(chunk * 2, _CHUNK)
         position -= length
-        lines = (os.pread(fd, length, position) + rest).split(b"\n")
-        rest = lines[0]
-        offset = position + sum(len(line) + 1 for line in lines)
-        for line in reversed(lines[1:]):
+        data = os.pread(fd, length, position) + rest
+        offset = position + len(data) + 1
+        rest, *lines = data.split(b"\n")
+        del data  # the lines are held as well, for as long as they are read
+        for line in reversed(lines):
             offset -= len(line) + 1
             if complete:
                 yield offset, line

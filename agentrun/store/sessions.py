@@ -7,6 +7,7 @@ then, and what a crashed writer left half done has been completed.
 from __future__ import annotations
 
 import os
+from itertools import chain
 
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound, SessionHeld
@@ -17,8 +18,7 @@ from agentrun.store import layout
 from agentrun.store.activity import Activity
 from agentrun.store.disk import Directory
 from agentrun.store.log import Damage, Log, Torn
-from agentrun.store.reading import slot_holder
-from agentrun.store.runs import RunDir
+from agentrun.store.reading import RunReader, slot_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from agentrun.records.run import Run
     from agentrun.store.locks import session_lock
+    from agentrun.store.runs import RunDir
 
 # As many of the last messages are decoded one after the other before it is looked for some kind of them in the bytes.
 _NEAR = 100
@@ -42,7 +43,6 @@ class SessionDir:
         self.messages = Log(directory, layout.MESSAGES, must_exist=True)
         # Until when, by time.monotonic(), the lock is waited for through this handle; None: as long as `holders` says.
         self.patient_until: float | None = None
-        self._from_within = os.path.join(os.pardir, session_id)
 
     def another(self) -> SessionDir:
         """A handle of its own, for another thread."""
@@ -114,7 +114,7 @@ class SessionDir:
 
     def _check_in_place(self, opened: tuple[int, int]) -> None:
         """Raises NotFound if whoever held the lock before has removed it; what was written now would be lost."""
-        found = self.directory.stat(self._from_within)
+        found = self.directory.stat(os.path.join(os.pardir, self.session_id))
         if found is None or (found.st_dev, found.st_ino) != opened:
             raise NotFound(f"{self.session_id} has been removed", session_id=self.session_id)
 
@@ -208,10 +208,15 @@ class SessionDir:
             if message.run_id == run_id:
                 yield message
 
-    def messages_with(self, modes: tuple[str, ...], since: int) -> Iterator[Message]:
-        """The messages of these modes numbered `since` or more, newest first; of the others hardly any is decoded."""
+    def messages_with(
+        self, modes: tuple[str, ...], since: int, newest_first: Iterator[Message] | None = None
+    ) -> Iterator[Message]:
+        """The messages of these modes numbered `since` or more, newest first; of the others hardly any is decoded.
+
+        `newest_first` are all messages, if they are being read already.
+        """
         # Most of the time it is among the last ones.
-        for count, message in enumerate(self.messages_backward(), 1):
+        for count, message in enumerate(newest_first or self.messages_backward(), 1):
             if message.seq < since:
                 return
             if message.mode in modes:
@@ -228,11 +233,17 @@ class SessionDir:
             if since <= message.seq < seen and message.mode in modes:
                 yield message
 
-    def prompts(self, document: Session | None = None) -> Iterator[Message]:
-        """The lines that began runs of this session, newest first. `document` is the session's, if it was read."""
+    def prompts(
+        self, document: Session | None = None, newest_first: Iterator[Message] | None = None
+    ) -> Iterator[Message]:
+        """The lines that began runs of this session, newest first.
+
+        `document` is the session's, if it was read, and `newest_first` its messages, if they are being read.
+        """
         # Copied lines of a fork name runs of the session they come from.
         since = (document or self.read()).copied + 1
-        return (message for message in self.messages_with((PROMPT, COMPACT), since) if message.begins_run)
+        found = self.messages_with((PROMPT, COMPACT), since, newest_first)
+        return (message for message in found if message.begins_run)
 
     def newest_prompt(self) -> Message | None:
         """The last line that began a run: its run is the newest, and its `accept.behind` names the open ones then."""
@@ -256,15 +267,24 @@ class SessionDir:
         run_id = slot_holder(self.directory)
         return run_id if run_id is not None and self._knows(run_id) else None
 
-    def front(self, document: Session | None = None) -> str | None:
+    def standing(self, document: Session) -> tuple[str | None, str]:
+        """`front` and `changed_at` by one look at the end of the conversation; `document` is the session's."""
+        messages = self.messages_backward()
+        newest = next(messages, None)
+        if newest is None:
+            return self.front(document, messages), document.created_at
+        return self.front(document, chain((newest,), messages)), newest.at
+
+    def front(self, document: Session | None = None, newest_first: Iterator[Message] | None = None) -> str | None:
         """The id of the run that `SESSION` alone means: it holds the slot, or gets it from whoever writes next.
 
         A crash may have left the slot free while runs wait for it. Where none is open, the newest; None without any.
+        The arguments are those of `prompts`.
         """
         active = self.active()
         if active is not None:
             return active
-        prompt = next(self.prompts(document), None)
+        prompt = next(self.prompts(document, newest_first), None)
         if prompt is None:
             return None
         if len(prompt.queue) == 1:
@@ -275,7 +295,7 @@ class SessionDir:
 
     def _run_if_readable(self, run_id: str) -> Run | None:
         try:
-            return self.run(run_id).load()
+            return self.run_to_look_at(run_id).load()
         except (CorruptRecord, NotFound):
             return None  # whoever asks for that one is told
 
@@ -285,6 +305,15 @@ class SessionDir:
 
     def run(self, run_id: str) -> RunDir:
         """The run with exactly this id. Raises NotFound."""
+        from agentrun.store.runs import RunDir
+
+        return RunDir(*self._parts_of(run_id))
+
+    def run_to_look_at(self, run_id: str) -> RunReader:
+        """The same for who only reads of it: what writes a run is not loaded. Raises NotFound."""
+        return RunReader(*self._parts_of(run_id))
+
+    def _parts_of(self, run_id: str) -> tuple[str, str, str, Directory, Directory, Said]:
         if ids.run_number(run_id) is None:
             raise self._missing(run_id)
         runs = self.runs()
@@ -297,7 +326,7 @@ class SessionDir:
 
             # Accepted, and its directory was not made or did not last: the next writer makes it.
             directory = Expected(runs, run_id)
-        return RunDir(self.account, self.session_id, run_id, self.directory, directory, Said(self, run_id))
+        return self.account, self.session_id, run_id, self.directory, directory, Said(self, run_id)
 
     def _missing(self, run_id: str) -> NotFound:
         return NotFound(

@@ -133,7 +133,7 @@ class Tree:
         sessions = _opened(account, layout.SESSIONS)
 
         def listed(session_id: str) -> SessionDir | None:
-            if account is None or sessions is None or sessions.stat(session_id) is None:
+            if account is None or sessions is None:
                 return None
             try:
                 return SessionDir(self.account, session_id, sessions.open(session_id), Activity(account))

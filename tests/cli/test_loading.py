@@ -35,10 +35,18 @@ NOT_HOT = HEAVY | {
 # What only those need that write, or that look at a run which goes on.
 WRITING = {
     "agentrun.commands.control", "agentrun.store.building", "agentrun.store.inbox", "agentrun.store.redo",
-    "agentrun.store.blobs", "agentrun.store.expected", "agentrun.store.holders", "agentrun.store.writer",
-    "agentrun.records.acceptance",
+    "agentrun.store.runs", "agentrun.store.blobs", "agentrun.store.expected", "agentrun.store.holders",
+    "agentrun.store.writer", "agentrun.records.acceptance",
 }  # fmt: skip
-UNDER_WAY = {"fcntl", "agentrun.records.lease", "agentrun.store.deadlines", "agentrun.store.locks"}
+UNDER_WAY = {
+    "agentrun.records.changes",
+    "agentrun.records.usage",
+    "agentrun.store.in_the_way",
+    "fcntl",
+    "agentrun.records.lease",
+    "agentrun.store.deadlines",
+    "agentrun.store.locks",
+}
 # What executes an agent, and what only that needs.
 EXECUTING = {
     "anyio", "asyncio", "ctypes", "email", "hmac", "random", "ssl", "tempfile", "_hashlib", "agentrun.agent",
@@ -47,7 +55,7 @@ EXECUTING = {
     "agentrun.adapters.models.scripted", "agentrun.executor",
 }  # fmt: skip
 # The modules of agentrun that a look at what is over may load, the packages included.
-MOST_TO_LOOK = 50
+MOST_TO_LOOK = 46
 
 
 def loaded_by(home: Home, *words: str) -> set[str]:

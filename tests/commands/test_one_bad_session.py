@@ -21,7 +21,7 @@ from agentrun.commands.searching import search
 from agentrun.errors import AgentrunError, Denied
 from agentrun.records.finding import Kind
 from agentrun.records.views import Hit
-from agentrun.states import EventType
+from agentrun.states import EventType, RunStatus
 from agentrun.store.inbox import Order
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
@@ -65,6 +65,9 @@ def test_what_lies_in_a_session_s_place_hides_no_other(kind: str, place: Place, 
 
     damage: list[AgentrunError] = []
     assert [row.session.session_id for row in listing.rows(tree, on_damage=damage)] == ["lost", "s1"]
+    first: list[AgentrunError] = []
+    rows, is_more = listing.first_rows(tree, 2, "", None, None, False, first)
+    assert ([row.session.session_id for row in rows], is_more) == (["lost", "s1"], False)
     found = list(search(tree, "hello"))
     assert {each.session_id for each in found if isinstance(each, Hit)} == {"lost", "s1"}
     told: list[AgentrunError] = []
@@ -72,7 +75,7 @@ def test_what_lies_in_a_session_s_place_hides_no_other(kind: str, place: Place, 
     assert [each.session_id for each in patrol.dry_run()] == ["lost"]
     assert [each.session_id for each in patrol.once()] == ["lost"]
     assert [each.session_id for each in patrol.watch(lambda _: True)] == ["lost"]
-    for errors in (damage, [each for each in found if not isinstance(each, Hit)], told):
+    for errors in (damage, first, [each for each in found if not isinstance(each, Hit)], told):
         assert errors
         assert all(isinstance(each, Denied) and "README" in each.message for each in errors)
     assert [(each.session_id, each.kind) for each in check(place, None, repair=False) if each.is_wrong] == [
@@ -84,6 +87,15 @@ def test_what_lies_in_a_session_s_place_hides_no_other(kind: str, place: Place, 
     assert tree.find("@last").session_id == "lost"
     assert tree.written(["README", "s1"]).keys() == {"README", "s1"}
     assert fingerprint(outside) == before
+
+
+def test_of_a_session_that_only_shows_that_there_are_more_no_more_is_read(place: Place) -> None:
+    Path(place.tree.path_of("s1"), "messages.jsonl").unlink()
+    for status, more in ((None, True), (RunStatus.RECONCILING, False)):
+        damage: list[AgentrunError] = []
+        rows, is_more = listing.first_rows(place.tree, 1, "", status, None, False, damage)
+        assert ([row.session.session_id for row in rows], is_more) == (["lost"], more)
+        assert len(damage) == (0 if more else 1), "the status of a session is told by its run alone"
 
 
 def test_of_what_is_removed_or_being_made_nothing_is_said(place: Place) -> None:

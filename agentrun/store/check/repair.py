@@ -8,7 +8,7 @@ from agentrun.errors import AgentrunError, CorruptRecord, StorageFailed
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import closing, inbox, layout
 from agentrun.store.aside import keep_aside
-from agentrun.store.blobs import is_digest
+from agentrun.store.blobs import hash_of, is_digest
 from agentrun.store.check.conversation import look_at_session
 from agentrun.store.log import Log
 from agentrun.store.redo import make_run_again, writing
@@ -87,12 +87,12 @@ def _restore_report(run_dir: RunDir) -> None:
     """Takes the committed bytes of the report from where they were delivered, if they are whole there."""
     report = run_dir.load().report
     name = report.get("sha256") if report is not None else None
-    if not is_digest(name) or run_dir.directory.sha256(layout.REPORT) != name:
+    if not is_digest(name) or hash_of(run_dir.directory, layout.REPORT) != name:
         return
     blobs = run_dir.directory.ensure(layout.BLOBS)
     damaged = blobs.read(name)
     if damaged is not None:
-        if blobs.sha256(name) == name:
+        if hash_of(blobs, name) == name:
             return  # it is about other bytes
         keep_aside(blobs, layout.damaged_name(name, 0), damaged)
     blobs.replace(name, run_dir.directory.read(layout.REPORT) or b"")

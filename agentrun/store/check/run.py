@@ -11,7 +11,7 @@ from agentrun.records.finding import Finding, Kind
 from agentrun.records.run import Run, accepted_run
 from agentrun.states import EventType
 from agentrun.store import layout
-from agentrun.store.blobs import is_digest
+from agentrun.store.blobs import hash_of, is_digest
 from agentrun.store.check.records import look_at_kinds, look_at_log
 from agentrun.store.disk import Directory
 from agentrun.store.runs import RunDir
@@ -136,7 +136,7 @@ def look_at_blobs(parent: Directory, folder: str, names: Iterable[str]) -> Itera
         return
     for name in names:
         try:
-            found = blobs.sha256(name) if blobs else None
+            found = hash_of(blobs, name) if blobs else None
         except Denied as error:
             yield Finding(Kind.UNREADABLE, f"{path}/{name}", error.message.removeprefix(f"{path}/{name}: "))
             continue
@@ -182,7 +182,7 @@ def _look_at_what_follows(run_dir: RunDir, run: Run | None, has_closing: bool) -
 
 
 def _look_at_report(run_dir: RunDir, run: Run) -> Iterator[Finding]:
-    found, path = run_dir.directory.sha256(layout.REPORT), run_dir.directory.at(layout.REPORT)
+    found, path = hash_of(run_dir.directory, layout.REPORT), run_dir.directory.at(layout.REPORT)
     if run.report is None:
         if found is not None:
             yield Finding(Kind.IMPOSSIBLE, path, "the run delivered no report")
