@@ -44,7 +44,8 @@ class RunView(NamedTuple):
 
     `stop_asked` says that a cancel sentinel lies there which nobody has taken up; `overdue` that a deadline has passed;
     `unattended` that its turn to begin has come, and nobody is there who begins it; `lost_ahead` is the run that has
-    the slot it waits for, and has lost its executor; `late` tells more of an executor that is `frozen`.
+    the slot it waits for, and has lost its executor, `frozen_ahead` one whose executor does not respond; `late` tells
+    more of an executor that is `frozen`.
     """
 
     run: Run
@@ -54,6 +55,7 @@ class RunView(NamedTuple):
     overdue: bool = False
     unattended: bool = False
     lost_ahead: str | None = None
+    frozen_ahead: str | None = None
     late: Late | None = None
 
     @property
@@ -72,6 +74,7 @@ class RunView(NamedTuple):
             "overdue": self.overdue,
             "unattended": self.unattended,
             "lostAhead": self.lost_ahead,
+            "frozenAhead": self.frozen_ahead,
             "late": self.late.to_doc() if self.late else None,
         }
 
@@ -276,6 +279,9 @@ def input_states(run: Run, messages: Iterable[Message], events: Iterable[Event])
 def _input_state(run: Run, message: Message, turns: dict[int, str | None]) -> InputState:
     if message.seq in turns:
         return InputState(message, "delivered", turn_id=turns[message.seq])
+    if message.seq in run.delivered_inputs:
+        # The event that says to which turn is lost, or cannot be read.
+        return InputState(message, "delivered")
     if run.is_over:
         return InputState(message, "returned", reason=f"the run ended as {run.status}")
     return InputState(message, "waiting")

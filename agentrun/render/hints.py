@@ -20,7 +20,8 @@ def attention(view: RunView, screen: Screen, now: float | None = None) -> list[s
     return [
         *_executor(view, screen),
         *_unattended(view, screen),
-        *_lost_ahead(view, screen),
+        *_ahead(view, screen),
+        *_unread(view, screen),
         *_survivors(view, screen),
         *_stop_asked(view, screen),
         *_overdue(view, screen),
@@ -167,14 +168,33 @@ def _unattended(view: RunView, screen: Screen) -> list[str]:
     ]
 
 
-def _lost_ahead(view: RunView, screen: Screen) -> list[str]:
-    if view.lost_ahead is None:
+def _ahead(view: RunView, screen: Screen) -> list[str]:
+    """Of a run that waits behind one that nobody gets on with."""
+    run_id = view.lost_ahead or view.frozen_ahead
+    if run_id is None:
         return []
-    ahead = f"{say(view.run.session_id, screen)}/{say(view.lost_ahead, screen)}"
+    ahead = f"{say(view.run.session_id, screen)}/{say(run_id, screen)}"
+    why = "whose executor is gone" if view.lost_ahead else "whose executor does not respond"
     return [
-        _marked(NOTE, f"it waits behind {ahead}, whose executor is gone", screen),
+        _marked(NOTE, f"it waits behind {ahead}, {why}", screen),
         _hint("see what that needs with", f"show {ahead}"),
         _hint("or give this one up with", f"cancel {full_id(view, screen)}"),
+    ]
+
+
+def _unread(view: RunView, screen: Screen) -> list[str]:
+    """Of a run that has ended: one that has not does not go on for that, which is said with its executor."""
+    count = view.run.unread_events
+    if not count or not view.run.is_over:
+        return []
+    what = (
+        "1 of its events is lost or cannot be read"
+        if count == 1
+        else f"{count} of its events are lost or cannot be read"
+    )
+    return [
+        _marked(NOTE, f"{what}: what is shown of it may not be all", screen),
+        _hint("see what is damaged", f"check {say(view.run.session_id, screen)}"),
     ]
 
 

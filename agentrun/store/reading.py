@@ -191,8 +191,9 @@ class RunReader:
         holder = self._said.front() if self._said is not None else slot_holder(self.session_directory)
         if holder is None or holder == self.run_id:
             return RunView(run, status, executor, self.stop_is_asked(run), overdue, unattended=executor == "none")
-        lost_ahead = holder if self._has_lost_executor(holder) else None
-        return RunView(run, status, executor, self.stop_is_asked(run), overdue, lost_ahead=lost_ahead)
+        ahead = self._executor_of(holder)
+        lost, frozen = (holder if ahead == trouble else None for trouble in ("lost", "frozen"))
+        return RunView(run, status, executor, self.stop_is_asked(run), overdue, lost_ahead=lost, frozen_ahead=frozen)
 
     def _lateness(self, run: Run) -> Late | None:
         from agentrun.store.lateness import lateness
@@ -200,14 +201,14 @@ class RunReader:
         lease = self.lease_of(run)
         return lateness(self.session_directory, lease) if lease else None
 
-    def _has_lost_executor(self, run_id: str) -> bool:
-        """Whether that run of the same session has; False where that cannot be told."""
+    def _executor_of(self, run_id: str) -> Executor | None:
+        """Who drives that run of the same session; None where that cannot be told."""
         try:
             directory = self.session_directory.open(layout.RUNS).open(run_id)
             other = RunReader(self.account, self.session_id, run_id, self.session_directory, directory, None)
-            return other.executor_of(other.load()) == "lost"
+            return other.executor_of(other.load())
         except (NotFound, CorruptRecord):
-            return False
+            return None
 
     def executor_of(self, run: Run) -> Executor:
         """Who drives `run`: `none` where nobody has to, `lost` where somebody should."""

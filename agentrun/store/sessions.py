@@ -56,14 +56,15 @@ class SessionDir:
         path = self.directory.at(layout.SESSION)
         data = self.directory.read(layout.SESSION)
         if data is None:
-            raise CorruptRecord(f"{path} is missing", path=path, offset=0)
+            raise CorruptRecord(f"{path} is missing", path=path, offset=0, hint=self._made_again_with())
         doc: Doc = {}
         try:
             doc = decode(data)
             session = Session.from_doc(doc)
         except ValueError as error:
             check_version(doc, path, "it cannot be read here")
-            raise CorruptRecord(f"{path}: {error}", path=path, offset=0) from error
+            hint = self._made_again_with()
+            raise CorruptRecord(f"{path}: {error}", path=path, offset=0, hint=hint) from error
         if (session.session_id, session.account_id) != (self.session_id, self.account):
             raise CorruptRecord(
                 f"{path} is about {session.account_id}/{session.session_id}, not {self.account}/{self.session_id}",
@@ -71,6 +72,9 @@ class SessionDir:
                 offset=0,
             )
         return session
+
+    def _made_again_with(self) -> str:
+        return f"make it again, from what else is there, with: agentrun check {self.session_id} --repair"
 
     def check_writable(self) -> None:
         """Raises NewerFormat if the session, or its summary, is of a format that this version must not write."""

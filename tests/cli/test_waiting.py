@@ -166,6 +166,27 @@ def test_a_run_queued_behind_a_lost_one_says_so(home: Home, held: str, behind: s
     assert home.view(behind)["lostAhead"] is None
 
 
+# covers A58 A63
+def test_a_run_queued_behind_a_frozen_one_is_waited_for_and_says_so(home: Home, held: str, until: Until) -> None:
+    home.settings(top='lease = "1s"')
+    frozen = _begin(home, "keep")
+    executor = home.executor(frozen)
+    queued = home.detach(frozen.partition("/")[0], "quick", "--if-busy", "queue")
+    os.kill(executor, signal.SIGSTOP)
+    until(lambda: home.view(queued)["frozenAhead"] == "run-1", "its lease runs out")
+    for command in (["wait", queued], ["show", "-f", queued]):
+        seen, said = home.start(*command), b""
+        while f"behind {frozen}, whose executor does not respond".encode() not in said:
+            said += os.read(seen.process.stderr.fileno(), 1 << 16)
+        seen.signal(signal.SIGINT)
+        seen.end()
+    os.kill(executor, signal.SIGCONT)
+    home.open_gate("other")
+    assert home.run("wait", queued).code == 0
+    assert home.view(queued)["frozenAhead"] is None
+    home.open_gate()
+
+
 @pytest.mark.exhaustive
 def test_a_run_queued_behind_a_lost_one_is_not_waited_for(home: Home, held: str, behind: str) -> None:
     # Each looks at it for ten seconds: somebody may be about to take up the run ahead.

@@ -148,6 +148,16 @@ def test_a_run_that_is_fine_needs_nothing(review: Any, plain_screen: Screen) -> 
     assert plain.attention_text(review.view(), plain_screen) == ""
 
 
+def test_a_run_that_is_over_says_that_events_of_it_are_lost(review: Any, plain_screen: Screen) -> None:
+    view = review.view()
+    assert view.run.is_over
+    view = view._replace(run=view.run._replace(unread_events=3))
+    assert plain.attention_text(view, plain_screen) == (
+        "! 3 of its events are lost or cannot be read: what is shown of it may not be all\n"
+        f"  see what is damaged: agentrun check {view.run.session_id}\n"
+    )
+
+
 def test_a_big_result_is_shown_as_a_reference(story: Callable[..., Any], plain_screen: Screen) -> None:
     run = story().started()
     run.tool(1, "turn-1", "dump", {})

@@ -246,7 +246,7 @@ CASES = [
     Case(no_run, {K.MISSING}, {K.MISSING}, True),
     Case(no_newest_run, {K.RUN, K.SLOT}),
     Case(no_messages, {K.MISSING}, {K.MISSING}, True),
-    Case(no_document, {K.UNREADABLE}, {K.UNREADABLE}, True),
+    Case(no_document, {K.UNREADABLE}),
     Case(a_newer_document, {K.NEWER}, {K.NEWER}),
     Case(a_link_for_a_run, {K.UNREADABLE, K.ORPHAN}, {K.UNREADABLE, K.ORPHAN}, True),
     Case(a_fifo_for_a_log, {K.UNREADABLE}, {K.UNREADABLE}, True),

@@ -10,6 +10,7 @@ from agentrun.store import closing, inbox, layout
 from agentrun.store.aside import keep_aside
 from agentrun.store.blobs import hash_of, is_digest
 from agentrun.store.check.conversation import look_at_session
+from agentrun.store.check.document import restore_document
 from agentrun.store.log import Log
 from agentrun.store.redo import make_run_again, writing
 from agentrun.store.runs import RunDir
@@ -42,6 +43,7 @@ def repair_session(session: SessionDir, on_refusal: Callable[[AgentrunError], No
 def _repair_all(session: SessionDir, found: Iterable[Finding]) -> Iterator[AgentrunError]:
     """Puts right what can be. What is refused stays a finding; that of damage says what is wrong itself."""
     try:
+        restore_document(session)
         with writing(session) as writer:
             # Taking the lock that way has completed what the last writer left half done.
             session.messages.next_seq()
@@ -119,5 +121,15 @@ def _remember_keys(writer: Writer) -> None:
 _PASSES = 4
 
 _REPAIRABLE = frozenset(
-    {Kind.DAMAGED, Kind.MISSING, Kind.KEY, Kind.RUN, Kind.TORN, Kind.SNAPSHOT, Kind.PUBLICATION, Kind.SLOT}
+    {
+        Kind.DAMAGED,
+        Kind.MISSING,
+        Kind.UNREADABLE,
+        Kind.KEY,
+        Kind.RUN,
+        Kind.TORN,
+        Kind.SNAPSHOT,
+        Kind.PUBLICATION,
+        Kind.SLOT,
+    }
 )
