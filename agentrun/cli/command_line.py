@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 
 from agentrun.cli import exit as exits
 from agentrun.cli import output, quick
 from agentrun.cli.options import Options, split
 from agentrun.cli.output import ReaderGone
-from agentrun.errors import EXIT_CODES, AgentrunError, ConfigError, StorageFailed, UsageError
-
-_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-# Of these there may be too little anywhere, also where nobody asks for a file of the tree.
-_SHORT = _FILES | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
+from agentrun.errors import EXIT_CODES, AgentrunError, ConfigError, UsageError
 
 
 def run(argv: list[str]) -> int:
@@ -40,7 +34,9 @@ def run(argv: list[str]) -> int:
         return exits.of_interrupt()
     except Exception as error:  # noqa: BLE001
         # The last handler: a bug of ours must not look like the user's mistake, and must be reportable.
-        short = _shortage(error)
+        from agentrun.commands.doubt import shortage
+
+        short = shortage(error)
         return _report(short, options) if short else _report_bug(error, options)
 
 
@@ -111,18 +107,6 @@ def _report(error: AgentrunError, options: Options) -> int:
 
         output.say(error_text(error, output.screen_of(sys.stderr, options)))
     return error.exit_code
-
-
-def _shortage(error: BaseException) -> StorageFailed | None:
-    """What the machine had too little of, if that is what lies behind `error`: foreign code stumbles over it, too."""
-    behind: BaseException | None = error
-    while behind is not None:
-        if isinstance(behind, OSError) and behind.errno in _SHORT:
-            said = f"{behind.filename or 'the system'}: {os.strerror(behind.errno)} ({errno.errorcode[behind.errno]})"
-            hint = "let it open more files: ulimit -n" if behind.errno in _FILES else "make room"
-            return StorageFailed(said, hint=f"nothing was acknowledged, though it may be stored; {hint}")
-        behind = behind.__cause__ or behind.__context__
-    return None
 
 
 def _report_bug(error: Exception, options: Options) -> int:

@@ -11,7 +11,7 @@ from agentrun.cli.options import Options
 from agentrun.commands import control
 from agentrun.commands.attaching import read_files
 from agentrun.commands.execution import make_order
-from agentrun.commands.inputs import MODES, IfBusy
+from agentrun.commands.inputs import MODES, MOST_BYTES, IfBusy, check_length
 from agentrun.commands.names import Target, find, run_name
 from agentrun.commands.place import Place
 from agentrun.errors import UsageError
@@ -21,6 +21,13 @@ from agentrun.records.message import PROMPT, STEER
 from agentrun.records.views import Accepted
 from agentrun.render.json import json_line
 from agentrun.render.plain import accepted_line, accepted_text, hints_after_accept
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+# Bytes that are read of a text at once.
+_PIECE = 1 << 20
 
 
 class Words(NamedTuple):
@@ -209,13 +216,24 @@ def _print_accepted(options: Options, accepted: Accepted) -> None:
 def _standard_input() -> str:
     if sys.stdin is None or sys.stdin.closed:
         raise UsageError("standard input is closed, so - reads nothing")
-    return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    return _decoded(sys.stdin.buffer)
 
 
 def _file(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            return file.read().decode("utf-8", "surrogateescape")
+            return _decoded(file)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{path!r} cannot be read: {reason}") from error
+
+
+def _decoded(file: BinaryIO) -> str:
+    """All that `file` has, as text. It may have no end: no more is read than an input can be. Raises UsageError."""
+    pieces, length = [], 0
+    while length <= MOST_BYTES and (piece := file.read(_PIECE)):
+        pieces.append(piece)
+        length += len(piece)
+    content = b"".join(pieces)
+    check_length(content)
+    return content.decode("utf-8", "surrogateescape")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentrun.commands.attaching import AttachedFile
 from agentrun.commands.doubt import maybe_stored
 from agentrun.commands.execution import check_executable, start_detached, start_next
+from agentrun.commands.inputs import check_length
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.commands.stops import Stop, Taken, end_what_was_stopped, stop, take_over_if_lost, wind_down_lost
@@ -84,7 +85,8 @@ def drive_on(place: Place, acceptance: Acceptance) -> None:
 
 
 def said(text: str, key: str | None) -> Input:
-    """`text` as said by the user of this process."""
+    """`text` as said by the user of this process. Raises UsageError if it is longer than one input may be."""
+    check_length(text)
     return Input(text, this_actor(), key)
 
 

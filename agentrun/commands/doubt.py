@@ -5,7 +5,14 @@ The contexts are no generators: what `contextlib` loads costs a quick command mo
 
 from __future__ import annotations
 
+import errno
+import os
+
 from agentrun.errors import AgentrunError, StorageFailed
+
+_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+# Of these there may be too little anywhere, also where nobody asks for a file of the tree.
+_SHORT = _FILES | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,29 +49,51 @@ class kept_of:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, StorageFailed):
+        refused = error if isinstance(error, StorageFailed) else shortage(error)
+        if refused is None:
             return
         name = self._run_dir.name
         try:
             is_over = self._run_dir.load().is_over
         except AgentrunError:
             return  # it was removed, or cannot be read: nothing that could be said of it is certain
-        message = f"{name} is not executed any more: {error.message}"
+        message = f"{name} is not executed any more: {refused.message}"
         hint = (
-            f"what it recorded is kept; {_remedy(error)}, then take it up with: agentrun resume {name}\n"
+            f"what it recorded is kept; {_remedy(refused)}, then take it up with: agentrun resume {name}\n"
             f"or end it with: agentrun cancel {name}"
         )
         if is_over:
-            message = f"{name} has ended, and that could not be completed: {error.message}"
-            hint = f"it is stored how it ended; {_remedy(error)}, then see: agentrun show {name}"
+            message = f"{name} has ended, and that could not be completed: {refused.message}"
+            hint = f"it is stored how it ended; {_remedy(refused)}, then see: agentrun show {name}"
         run = self._run_dir
         raise StorageFailed(message, hint=hint, session_id=run.session_id, run_id=run.run_id) from error
+
+
+def shortage(error: BaseException | None) -> StorageFailed | None:
+    """What the machine had too little of, if that is what lies behind `error`: foreign code stumbles over it, too."""
+    while error is not None:
+        number = _number(error)
+        if number in _SHORT:
+            where = getattr(error, "filename", None) or "the system"
+            hint = "let it open more files: ulimit -n" if number in _FILES else _REMEDIES[errno.errorcode[number]]
+            return StorageFailed(
+                f"{where}: {os.strerror(number)} ({errno.errorcode[number]})",
+                hint=f"nothing was acknowledged, though it may be stored; {hint}",
+            )
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _number(error: BaseException) -> int | None:
+    # Python says of memory what the system would: to it that a program asks for more than there is is no bug.
+    return errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
 
 
 # What helps, by what the system calls the trouble.
 _REMEDIES = {
     "ENOSPC": "make room",
     "EDQUOT": "make room",
+    "ENOMEM": "let it have more memory",
     "EFBIG": "let files be larger (ulimit -f)",
     "EMFILE": "let it open more files (ulimit -n)",
     "ENFILE": "let it open more files",

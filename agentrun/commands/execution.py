@@ -94,16 +94,16 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
 
     Raises ConfigError (the run stays as it is), FencedOut, StorageFailed.
     """
-    from agentrun.adapters.process import become_subreaper
-    from agentrun.executor.drive import execute as drive
-
-    with InHand(liveness) as hand:
-        session = place.tree.session(run_dir.session_id)
-        job = _job(place, session, run_dir, liveness, scene)
-        hand.keep()
-    # What a tool leaves behind becomes this process's child, so that it can be found and ended.
-    become_subreaper()
     with kept_of(run_dir):
+        with InHand(liveness) as hand:
+            from agentrun.adapters.process import become_subreaper
+            from agentrun.executor.drive import execute as drive
+
+            session = place.tree.session(run_dir.session_id)
+            job = _job(place, session, run_dir, liveness, scene)
+            hand.keep()
+        # What a tool leaves behind becomes this process's child, so that it can be found and ended.
+        become_subreaper()
         ended = drive(job)
     start_next(place, session)
     return ended

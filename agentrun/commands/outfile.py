@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentrun.errors import Denied, NameTaken, NotFound, UsageError
+from agentrun.errors import Denied, NameTaken, NotFound, StorageFailed, UsageError
 from agentrun.store.disk import speaking_of
 from agentrun.store.in_the_way import no_directory
 
@@ -32,8 +33,9 @@ def new_file(path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
     NotFound, StorageFailed.
     """
     _check_free(path, overwrite=overwrite)
-    folder, name = os.path.split(os.path.abspath(path))
-    temporary = os.path.join(folder, f".{name[:200]}.new-{os.getpid()}")
+    folder = os.path.dirname(os.path.abspath(path))
+    # No number of a process: containers give all theirs the same, and one that was killed has left its file.
+    temporary = os.path.join(folder, f".agentrun-{secrets.token_hex(8)}")
     try:
         with speaking_of(path):
             # Private until its user says otherwise: a conversation may hold anything.
@@ -62,7 +64,15 @@ def new_file(path: str, *, overwrite: bool) -> Iterator[BinaryIO]:
 @contextmanager
 def spool() -> Iterator[BinaryIO]:
     """A file without a name, gone with the block, for what has to be there whole before it is passed on."""
-    with speaking_of(tempfile.gettempdir()), tempfile.TemporaryFile() as file:
+    try:
+        place = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        # It has tried each of them: they are not there, not to be written, or full.
+        raise StorageFailed(
+            "there is no place for a temporary file: none of the usual directories takes one",
+            hint="name a directory that does: TMPDIR=DIR agentrun ...",
+        ) from error
+    with speaking_of(place), tempfile.TemporaryFile() as file:
         yield file
 
 

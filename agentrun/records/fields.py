@@ -151,6 +151,14 @@ ACCEPT: Fields = {
     "behind": _maybe(TEXTS),
 }
 
+# Of a line of `messages.jsonl`.
+ACTOR: Fields = _ACTOR[1]
+MESSAGE: Fields = {
+    **dict.fromkeys(("mode", "at", "key", "questionId"), MAYBE_TEXT),
+    "actor": _ACTOR,
+    "accept": _maybe(_of(dict, deeper=ACCEPT)),
+}
+
 # Of `session.json`.
 _ORIGIN: Fields = {"sessionId": TEXT, "seq": COUNT}
 _ORIGIN["forkedFrom"] = _of(dict, _NOTHING, deeper=_ORIGIN)  # of a fork of a fork

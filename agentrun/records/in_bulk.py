@@ -19,6 +19,7 @@ from itertools import repeat
 
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event, check_payload
+from agentrun.records.fields import ACTOR, check_fields
 from agentrun.records.jsontext import value_of
 from agentrun.records.message import Message
 
@@ -97,6 +98,8 @@ def _messages(session_id: str, columns: Columns) -> list[Message]:
     seqs, session_ids, run_ids, roles, modes, texts, times, keys, actors, _ = columns
     _check_all(session_ids, session_id)
     said = {actor: _object(actor) for actor in {*actors} - {"", "null"}}
+    for actor in said.values():
+        check_fields(actor, ACTOR, "message")
     fields = zip(
         _numbers(seqs), repeat(session_id), run_ids, roles, modes, map(_unescaped, texts), times,
         [key or None for key in keys], map(said.get, actors), repeat(None), repeat(None), repeat(_NOTHING),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentrun.ids import run_number
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, without
-from agentrun.records.fields import ACCEPT, check_fields
+from agentrun.records.fields import MESSAGE, check_fields
 
 _FIELDS = frozenset(["seq", "sessionId", "runId", "role", "mode", "text", "at", "key", "actor", "accept", "questionId"])
 ROLES = ("user", "assistant", "system")
@@ -83,21 +83,19 @@ class Message(NamedTuple):
             raise ValueError("no seq")
         if not (isinstance(run_id, str) and run_number(run_id) and role in ROLES and isinstance(text, str)):
             raise ValueError("no message: runId, role or text is missing")
-        accept, actor, mode, key, question_id = get("accept"), get("actor"), get("mode"), get("key"), get("questionId")
-        if isinstance(accept, dict):
-            check_fields(accept, ACCEPT, "message")
+        check_fields(doc, MESSAGE, "message")
         fields = (
             seq,
             str(get("sessionId")),
             run_id,
             str(role),
-            mode if isinstance(mode, str) else None,
+            get("mode"),
             text,
-            str(get("at") or ""),
-            key if isinstance(key, str) else None,
-            actor if isinstance(actor, dict) else None,
-            accept if isinstance(accept, dict) else None,
-            question_id if isinstance(question_id, str) else None,
+            get("at") or "",
+            get("key"),
+            get("actor"),
+            get("accept"),
+            get("questionId"),
             without(doc, _FIELDS),
         )
         # As `cls(*fields)` does it, without looking for what was left out.

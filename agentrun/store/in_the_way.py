@@ -13,7 +13,8 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errn
 def refusal(error: OSError, path: str) -> AgentrunError:
     """The deliberate error for what the system said about `path`."""
     name = errno.errorcode.get(error.errno or 0, "unknown error")
-    said = f"{path}: {_in_words(error, path)} ({name})"
+    words = _in_words(error, path)
+    said = f"{words} ({name})" if words.startswith(path) else f"{path}: {words} ({name})"
     if error.errno in _DENIED:
         return Denied(said)
     if error.errno == errno.ENOENT:

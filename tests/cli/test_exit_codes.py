@@ -394,9 +394,35 @@ def test_11_where_a_process_may_open_too_few_files(home: Home) -> None:
     done = home.shell(f"cd '{home.path}'; for n in 12 13 14 15; do {each}; done")
     said = (home.path / "said").read_text()
     assert {"11"} <= set(done.text.split()) <= {"0", "11"}, said
-    assert said.count("Too many open files (EMFILE)") == said.count("let it open more files: ulimit -n") > 0
+    assert said.count("Too many open files (EMFILE)") == said.count("let it open more files") > 0
+    assert "Traceback" not in said
+    # What was accepted before is not said to be lost: it is named, with how it goes on.
+    for accepted in said.split("agentrun: ")[:-1]:
+        name = re.search(r"accepted as prompt #1 of (\S+)", accepted)
+        assert not name or f"resume {name[1]}" in said, said
     home.run("recover")
     assert home.run("check").code == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is no such limit")
+def test_11_where_a_process_may_have_too_little_memory(home: Home) -> None:
+    """What that stumbles over is no bug; a configuration takes no more of it than it has."""
+    session = home.new()
+    assert home.shell('ulimit -v 90000; agentrun send "$1" hello --detach', session).code == 0
+    (home.path / "big.txt").write_bytes(b"x" * 50_000_000)
+    failed = home.shell(f'ulimit -v 90000; agentrun send "$1" --file {home.path}/big.txt --detach', session)
+    assert (failed.code, failed.out) == (11, b""), failed
+    assert b"(ENOMEM)" in failed.err
+    assert b"Traceback" not in failed.err
+
+
+def test_what_is_no_directory_is_said_once(home: Home) -> None:
+    (home.path / "file").touch()
+    for root in (home.path / "file", home.path / "file" / "below"):
+        failed = home.run("--root", str(root), "new")
+        assert failed.code == 9
+        assert failed.said.count("/file is no directory (ENOTDIR)") == 1
+    assert home.run("--root", str(home.path / "file"), "new").said.count("/file") == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")

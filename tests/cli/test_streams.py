@@ -110,6 +110,21 @@ def test_a_dash_with_nothing_to_read_is_wrong_usage(home: Home, session: str, st
     assert len(home.messages(session)) == 2
 
 
+def test_a_text_without_end_is_read_to_a_bound_and_refused(home: Home, session: str) -> None:
+    # covers promise 16
+    before = home.messages(session)
+    for words in (
+        'agentrun send "$1" - </dev/zero',
+        'agentrun send "$1" --file /dev/zero',
+        'yes | agentrun send "$1" -',
+    ):
+        failed = home.shell(f"ulimit -v 1000000; {words}", session)
+        assert (failed.code, failed.out) == (2, b""), (words, failed)
+        assert b"64 MiB at most" in failed.err
+        assert b"leave it in a file" in failed.err
+    assert home.messages(session) == before
+
+
 # --- closed, full, and without a reader
 
 

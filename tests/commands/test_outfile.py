@@ -59,3 +59,18 @@ def test_what_is_passed_on_has_no_name(tmp_path: Path, monkeypatch: pytest.Monke
     with spool() as file:
         file.write(b"x")
         assert names(tmp_path) == []
+
+
+def test_a_name_may_be_as_long_as_the_system_has_them(tmp_path: Path) -> None:
+    path = tmp_path / ("周报" * 42)
+    with new_file(str(path), overwrite=False) as file:
+        file.write(b"x")
+    assert path.read_bytes() == b"x"
+
+
+def test_no_place_for_temporary_files_is_no_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "nosuch")])
+    with pytest.raises(StorageFailed, match="no place for a temporary file") as refused, spool():
+        pass
+    assert "TMPDIR" in str(refused.value.hint)

@@ -122,3 +122,19 @@ def test_a_user_s_message_is_an_input_and_no_other_is() -> None:
 
 def test_an_owner_says_who_it_is() -> None:
     assert str(Owner.from_doc(LEASE["owner"])) == "ann@tea (pid 1)"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["mode", "at", "key", "actor", "accept", "questionId"])
+def test_a_message_with_a_field_of_another_type_is_none(name: str) -> None:
+    # covers promise 2
+    for wrong in (
+        7,
+        True,
+        [],
+        ["x"],
+        {"user": 7} if name == "actor" else 1.5,
+        "x" if name in ("actor", "accept") else {},
+    ):
+        with pytest.raises(ValueError, match=f"no message: {name} is of another type"):
+            Message.from_doc({**MESSAGE, name: wrong})
+    assert Message.from_doc({**MESSAGE, name: None})
