@@ -3,6 +3,13 @@
 From before the durable append until the line is read from the pipe. `agentrun show -f --json` makes the file last
 before it prints what is in it, since a script may keep the number: `tail -f` and others print what a power cut could
 take away. So a sync is what bounds it: "inotify and a sync" is a loop of four lines that does nothing else.
+
+What is left beyond that is the interpreter: from the kernel's word to the line it takes agentrun 0.18 ms of the
+processor, beside the sync, and 0.45 ms for the slowest of 400 lines. A line takes 0.27 ms with all, where the loop
+takes 0.10 ms; how the run stands is looked at for lines that may change it, and once a second. None of the longest
+waits was for memory to be collected, or for an event of the kernel that was lost: they are those of the sync, which
+waits for the writer's own, and of a process that the scheduler lets wait.
+
 Idle is the processor's time while nothing happens: the kernel counts it in hundredths of a second, and `show -f` looks
 once a second whether the executor still lives, for a tenth of a millisecond.
 """
@@ -24,8 +31,10 @@ from agentrun.states import EventType
 from agentrun.store.tree import Tree
 from agentrun.testing.trees import Executor, accept
 
-TAIL, SYNCED = "tail -f", "inotify and a sync"
+OURS, TAIL, SYNCED = "agentrun show -f", "tail -f", "inotify and a sync"
 PAUSE = 0.004
+# Lines in a round: of what answers at once so many that a 99th percentile is not one of three.
+MANY, FEW = 200, 40
 IDLE_SECONDS = 2.0
 
 
@@ -80,7 +89,7 @@ def measure(size: Size) -> str:
     stand = Stand(size.folder)
     ours = [sys.executable, "-m", "agentrun", "--root", str(stand.root), "--account", ACCOUNT]
     ways = {
-        "agentrun show -f": [*ours, "show", "-f", "--json", "watched/1"],
+        OURS: [*ours, "show", "-f", "--json", "watched/1"],
         TAIL: ["tail", "-n", "0", "-f", str(stand.log)],
         SYNCED: [sys.executable, str(HERE / "work/follow.py"), "synced", str(stand.log)],
         "polling, 10 times a second": [sys.executable, str(HERE / "work/follow.py"), "polling", str(stand.log)],
@@ -94,7 +103,8 @@ def measure(size: Size) -> str:
         for name, argv in ways.items():
             follower = Follower(argv)
             try:
-                taken[name].append(_followed(stand, follower, f"{number}-{len(taken[name])}", size.of(40, 5)))
+                count = MANY if name in (OURS, TAIL, SYNCED) else FEW
+                taken[name].append(_followed(stand, follower, f"{number}-{len(taken[name])}", size.of(count, 5)))
                 before = follower.processor_seconds()
                 time.sleep(size.of(20, 1) / 20 * IDLE_SECONDS)
                 idle[name].append((follower.processor_seconds() - before) / IDLE_SECONDS)
@@ -132,14 +142,14 @@ def _table(taken: Taken, idle: dict[str, list[float]]) -> str:
 
 
 def _reaches(taken: Taken, idle: dict[str, list[float]]) -> list[Reach]:
-    ours, theirs = taken["agentrun show -f"], taken[TAIL]
+    ours, theirs = taken[OURS], taken[TAIL]
     synced = taken[SYNCED]
     return [
         Reach(f"median, x {SYNCED}", median(ours) / median(synced), 1.2),
         Reach(f"p99, x {SYNCED}", percentile(ours) / percentile(synced), 1.2),
         Reach(f"median, x {TAIL}", median(ours) / median(theirs), 1.0),
         Reach(f"p99, x {TAIL}", percentile(ours) / percentile(theirs), 1.0),
-        Reach("processor while idle, %", 100 * max(idle["agentrun show -f"]), 0.5),
+        Reach("processor while idle, %", 100 * max(idle[OURS]), 0.5),
     ]
 
 

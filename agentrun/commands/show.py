@@ -213,6 +213,7 @@ class Follower:
     """Follows one run: everything once, in order, from the first or from `since` on.
 
     `step` returns what is new; the caller shows it and calls again. Looking costs nothing while nothing happens.
+    `is_to_look_again`: the next step looks how the run stands, without waiting.
     """
 
     def __init__(self, target: Target, since: int = 0) -> None:
@@ -227,12 +228,13 @@ class Follower:
         self._messages_offset = self.session.messages.offset_of(self.view.run.message_seq)
         self._draft = ""
         self._draft_changed: tuple[int, int] | None = None
-        self._is_behind = False
+        self.is_to_look_again = False
+        self._looked = time.monotonic()
         self._watch = Watch(self.run_dir.directory, self.session.directory)
 
     def wait(self, seconds: float | None) -> None:
         """Waits until something may have changed, at most `seconds`."""
-        if not self._is_behind:
+        if not self.is_to_look_again:
             self._watch.wait(seconds)
 
     def close(self) -> None:
@@ -243,10 +245,12 @@ class Follower:
         """What has come since the last step: messages and events of the run, in the order in which they happened."""
         news = self._news()
         # Who watches wants the line; how the run stands is looked at once it was shown, in the next step.
-        self._is_behind = bool(news)
+        is_due = time.monotonic() >= self._looked + self._watch.patience
+        self.is_to_look_again = is_due or any(map(_changes_standing, news))
         if news:
             return news
         # The state first: what is read after it contains at least what it tells.
+        self.is_to_look_again, self._looked = False, time.monotonic()
         self.view = told(self.run_dir)
         return self._news()
 
@@ -269,7 +273,7 @@ class Follower:
     @property
     def is_over(self) -> bool:
         """Whether there is nothing to wait for."""
-        return not self._is_behind and self._standstill.has_come(self.view)
+        return not self.is_to_look_again and self._standstill.has_come(self.view)
 
     def _new_messages(self) -> Iterator[Message]:
         log = self.session.messages
@@ -284,6 +288,13 @@ class Follower:
             self._events_offset = offset
             if event.seq >= self._since:
                 yield event
+
+
+def _changes_standing(news: Event | Message) -> bool:
+    """Whether the run may stand differently because of it: an operation that goes on is most of what happens."""
+    from agentrun.records.operation import OF_OPERATIONS  # here: who only looks once has no use for it
+
+    return not (isinstance(news, Event) and news.type in OF_OPERATIONS)
 
 
 def _last(records: Iterator[T], count: int | None) -> Iterator[T]:

@@ -195,6 +195,8 @@ class Log:
     def lasting(self, read: Callable[[Doc], T], start: int = 0) -> Iterator[tuple[int, T]]:
         """As `forward`, but only what lasts through a power cut: for what is told to somebody."""
         end = self.size()
+        if start >= end:
+            return  # who follows asks of each log, and mostly one of them has grown
         self.sync_for_reading()
         for offset, record in self.forward(read, start):
             if offset > end:

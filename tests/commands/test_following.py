@@ -1,0 +1,51 @@
+"""Following a run: what happens is told first, and how the run stands is looked at when it may have changed."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from agentrun.commands.names import find
+from agentrun.commands.show import Follower
+from agentrun.states import EventType, RunStatus
+from agentrun.store.tree import Tree
+from agentrun.store.watch import SAFETY_LOOK
+from agentrun.testing.trees import Executor, accept
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> Executor:
+    made = Tree(str(tmp_path), "ann").create_session(session_id="watched")
+    executor = Executor(made, accept(made).run_id)
+    executor.deliver()
+    executor.append(EventType.MODEL_REQUEST_STARTED, operationId="op-1", model="m", attempt=1)
+    return executor
+
+
+def test_an_operation_that_goes_on_is_told_without_a_look_at_the_run(executor: Executor, tmp_path: Path) -> None:
+    follower = Follower(find(Tree(str(tmp_path), "ann"), "watched/1"))
+    try:
+        while follower.step():
+            pass
+        seen = follower.view
+        executor.append(EventType.TOOL_REMOTE_ID, operationId="op-1", remoteId="r")
+        (event,) = follower.step()
+        assert (event.payload["remoteId"], follower.view) == ("r", seen)  # type: ignore[union-attr]
+        assert not follower.is_over
+        assert not follower.is_to_look_again
+
+        # Once a second it is looked at all the same: an executor that dies says nothing.
+        follower._looked = time.monotonic() - SAFETY_LOOK
+        executor.append(EventType.TOOL_REMOTE_ID, operationId="op-1", remoteId="r2")
+        assert follower.step()
+        assert follower.is_to_look_again
+        assert follower.step() == []
+        assert not follower.is_to_look_again
+
+        executor.append(EventType.RUN_WAITING_INPUT, questionId="q-1", kind="question", text="which?")
+        assert follower.step()
+        assert (follower.is_to_look_again, follower.view.status) == (True, RunStatus.RUNNING)
+        assert follower.step() == []
+        assert follower.view.status is RunStatus.WAITING_INPUT
+    finally:
+        follower.close()
