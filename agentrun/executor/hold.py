@@ -35,8 +35,8 @@ from agentrun.store.writer import Writer
 
 E = EventType
 
-# Events after which `run.json` is written again while the run goes on: whoever looks at it, stops it or says something
-# to it folds what came since.
+# Events after which `run.json` is written again while the run goes on, with the next of them that is synced, and twice
+# as many without one: whoever looks at it, stops it or says something to it folds what came since.
 SNAPSHOT_EVERY = 128
 
 
@@ -230,11 +230,13 @@ class Hold:
     def _keep_snapshot_near(self, writer: Writer) -> None:
         """Writes the snapshot once it has fallen behind; the end of a long run, too, is reached from there."""
         seq = self.run_dir.seen.applied_seq
-        if seq < self._snapshot_at + SNAPSHOT_EVERY:
+        behind = seq - self._snapshot_at
+        # It may last through a power cut, so what it tells of has to: the next model request sees to that anyway. Only
+        # of a turn with very many calls it does not come soon enough.
+        if behind < SNAPSHOT_EVERY or (not self.run_dir.lasts and behind < 2 * SNAPSHOT_EVERY):
             return
         self._snapshot_at = seq
-        # It may last through a power cut, so what it tells of has to.
-        self.run_dir.events.sync()
+        self.run_dir.settle()
         # It says nothing that the events do not: what the disk refuses, the next of them will say.
         with suppress(StorageFailed):
             self.run_dir.write_snapshot(writer, durable=False)

@@ -134,7 +134,7 @@ class StoredStretch(Compacting):
                     stored += 1
                 lasts |= self._start_registered(writer, events)
                 if lasts:
-                    self.run_dir.events.sync()
+                    self.run_dir.settle()
                 self._keep_snapshot_near(writer)
         except FencedOut as error:
             self._fence(error, events[stored])

@@ -109,6 +109,11 @@ class RunDir(RunReader):
         """Appends an event of the lease holder. Raises FencedOut, TransitionRefused."""
         return self._append_to(self.check(lease, held), kind, payload, held, durable=durable)
 
+    @property
+    def lasts(self) -> bool:
+        """Whether all that this handle has seen of the log lasts through a power cut."""
+        return self._lasting == self._offset
+
     def settle(self) -> None:
         """Makes last what was left for behind the lock, and tells of it. Raises StorageFailed."""
         self._make_last()
@@ -182,7 +187,7 @@ class RunDir(RunReader):
         if snapshot is not None:
             run = run.with_unknown_of(snapshot)
         if snapshot is None or snapshot.fold(self.all_events()).known() != run.known():
-            self._keep_snapshot()
+            self._keep_aside(layout.RUN)
         self._run, self._offset = run, self.events.size()
         self.write_snapshot(held)
 
@@ -210,9 +215,8 @@ class RunDir(RunReader):
         if found is not None and hashlib.sha256(found).hexdigest() == report.get("sha256"):
             return
         committed = self.report_bytes(report)
-        if found is not None:
-            # It is not what was delivered, and not ours to throw away.
-            self._keep_aside(layout.REPORT, found)
+        # It is not what was delivered, and not ours to throw away.
+        self._keep_aside(layout.REPORT)
         self.directory.replace(layout.REPORT, committed)
 
     def report_bytes(self, report: Doc) -> bytes:
@@ -310,22 +314,19 @@ class RunDir(RunReader):
 
         Only the snapshot tells of them, and the next one is written over it: a copy stays.
         """
-        self._keep_snapshot()
+        self._keep_aside(layout.RUN)
         self.events.go_on_above(run.applied_seq)
         return self.events.next_seq()
 
-    def _keep_snapshot(self) -> None:
-        data = self.directory.read(layout.RUN)
+    def _keep_aside(self, name: str) -> None:
+        data = self.directory.read(name)
         if data is not None:
-            self._keep_aside(layout.RUN, data)
+            from agentrun.store.aside import keep_aside  # here: hardly anything is to be kept
 
-    def _keep_aside(self, name: str, data: bytes) -> None:
-        from agentrun.store.aside import keep_aside  # here: hardly anything is to be kept
-
-        keep_aside(self.directory, layout.damaged_name(name, 0), data)
+            keep_aside(self.directory, layout.damaged_name(name, 0), data)
 
     def _make_last(self) -> None:
-        if self._lasting != self._offset:
+        if not self.lasts:
             self.events.sync()
             self._lasting = self._offset
         self._is_owed = False

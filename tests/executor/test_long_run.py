@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 import anyio
@@ -53,6 +55,34 @@ def test_whoever_looks_at_a_run_that_goes_on_has_to_take_up_only_what_came_last(
     assert session.run("run-1").events.last_seq() > 2 * SNAPSHOT_EVERY
     # A turn has five events.
     assert SNAPSHOT_EVERY / 2 < max(model.behind) < SNAPSHOT_EVERY + 5
+
+
+def test_a_snapshot_that_is_kept_near_costs_no_sync_of_its_own(tree: Tree) -> None:
+    def syncs(turns: int) -> int:
+        """How often a run of so many turns has its events synced."""
+        counted: list[object] = []
+        session = tree.create_session()
+        sys.setprofile(lambda frame, kind, called: counted.append(kind) if called is os.fdatasync else None)
+        try:
+            drive(session, LoopAgent(Looking(session, turns), [FakeTool("query")], Limits(), ""))
+        finally:
+            sys.setprofile(None)
+        return counted.count("c_call")
+
+    few, many = SNAPSHOT_EVERY // 10, SNAPSHOT_EVERY // 2
+    # One for each request of the model; of five events in each turn, 128 come by several times.
+    assert syncs(many) - syncs(few) == many - few
+
+
+def test_a_turn_of_very_many_calls_keeps_its_snapshot_near_all_the_same(tree: Tree) -> None:
+    session = tree.create_session()
+    calls = tuple(ToolCall(f"call-{number}", "query", {}) for number in range(SNAPSHOT_EVERY))
+    model = Looking(session, 0)
+    model._replies.insert(0, ModelReply("", calls))
+    limits = Limits(max_tool_calls=2 * SNAPSHOT_EVERY)
+    assert drive(session, LoopAgent(model, [FakeTool("query")], limits, "")) is RunStatus.COMPLETED
+    # Three events for each call, and none of them synced.
+    assert model.behind[-1] < 2 * SNAPSHOT_EVERY
 
 
 def test_an_executor_takes_notice_of_what_others_write_and_not_of_its_own(tree: Tree) -> None:
