@@ -68,6 +68,38 @@ Timeout = Annotated[
 ]
 
 
+Words = Annotated[list[str] | None, typer.Argument(metavar="[TEXT] [-]", help="what to say; - reads standard input")]
+Mode = Annotated[
+    str | None, typer.Option(metavar="|".join(MODES), help="insist on one kind of input (default: the one that fits)")
+]
+Policy = Annotated[
+    IfBusy | None,
+    typer.Option(
+        parser=OneOf(IfBusy),
+        metavar="|".join(IfBusy),
+        help="what becomes of a prompt whose slot is taken (default: reject)",
+    ),
+]
+ExpectSeq = Annotated[
+    int | None, typer.Option(metavar="N", help="accept it only if the conversation's last message is number N")
+]
+References = Annotated[list[str] | None, typer.Option(metavar="RUN", help="let the run cite an earlier run's report")]
+Since = Annotated[int | None, typer.Option(metavar="SEQ", min=0, help="from this number on (default: the first)")]
+Tail = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="only the last N (default: 20; of --messages, --operations and --timeline all)"
+    ),
+]
+Html = Annotated[
+    str | None,
+    typer.Option("--html", metavar="FILE", help="write all of it as one page, which opens in any browser; - prints it"),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="with --html: replace FILE if it is there (default: refuse)")
+]
+
+
 def _version(asked: bool) -> None:
     if asked:
         typer.echo(f"agentrun {__version__}")
@@ -106,32 +138,16 @@ def new(
 def send(
     ctx: typer.Context,
     session: Session,
-    text: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT] [-]", help="what to say; - reads standard input")
-    ] = None,
+    text: Words = None,
     file: Files = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(metavar="|".join(MODES), help="insist on one kind of input (default: the one that fits)"),
-    ] = None,
-    if_busy: Annotated[
-        IfBusy | None,
-        typer.Option(
-            parser=OneOf(IfBusy),
-            metavar="|".join(IfBusy),
-            help="what becomes of a prompt whose slot is taken (default: reject)",
-        ),
-    ] = None,
+    mode: Mode = None,
+    if_busy: Policy = None,
     if_ended: IfEnded = None,
     detach: Detach = False,
     key: Key = None,
-    expect_seq: Annotated[
-        int | None, typer.Option(metavar="N", help="accept it only if the conversation's last message is number N")
-    ] = None,
+    expect_seq: ExpectSeq = None,
     agent: Agent = None,
-    ref: Annotated[
-        list[str] | None, typer.Option(metavar="RUN", help="let the run cite an earlier run's report")
-    ] = None,
+    ref: References = None,
     attach: Attach = None,
     timeout: Timeout = None,
 ) -> int:
@@ -238,26 +254,12 @@ def show(
     messages: Annotated[bool, typer.Option("--messages", help="the conversation")] = False,
     operations: Annotated[bool, typer.Option("--operations", help="the run's events")] = False,
     report: Annotated[bool, typer.Option("--report", help="the run's report alone")] = False,
-    since: Annotated[
-        int | None, typer.Option(metavar="SEQ", min=0, help="from this number on (default: the first)")
-    ] = None,
-    tail: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="only the last N (default: 20; of --messages, --operations and --timeline all)"
-        ),
-    ] = None,
+    since: Since = None,
+    tail: Tail = None,
     raw: Annotated[bool, typer.Option("--raw", help="stored text as it is, control characters included")] = False,
     timeline: Annotated[bool, typer.Option("--timeline", help="the run's operations against time")] = False,
-    html: Annotated[
-        str | None,
-        typer.Option(
-            "--html", metavar="FILE", help="write all of it as one page, which opens in any browser; - prints it"
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="with --html: replace FILE if it is there (default: refuse)")
-    ] = False,
+    html: Html = None,
+    overwrite: Overwrite = False,
 ) -> int:
     """Show a session or a run, or watch one.
 

@@ -273,16 +273,23 @@ def _run_in(doc: Doc) -> Run:
         waiting_for=doc["waitingFor"],
         usage=NO_USAGE | doc["usage"],
         report=doc["report"],
-        open_operations=_operations_in(doc["openOperations"]),
-        unresolved_operations=_operations_in(doc["unresolvedOperations"]),
-        delivered_inputs=tuple(doc["deliveredInputs"]),
-        returned_inputs=tuple(doc["returnedInputs"]),
-        survivors=tuple(doc.get("survivors", ())),
-        attempts=doc["attempts"],
-        applied_seq=doc["appliedSeq"],
-        unread_events=doc.get("unreadEvents", 0),
+        **_kept_in(doc),
         extra=without(doc, _FIELDS),
     )
+
+
+def _kept_in(doc: Doc) -> Doc:
+    """What `Run._kept` has written."""
+    return {
+        "open_operations": _operations_in(doc["openOperations"]),
+        "unresolved_operations": _operations_in(doc["unresolvedOperations"]),
+        "delivered_inputs": tuple(doc["deliveredInputs"]),
+        "returned_inputs": tuple(doc["returnedInputs"]),
+        "survivors": tuple(doc.get("survivors", ())),
+        "attempts": doc["attempts"],
+        "applied_seq": doc["appliedSeq"],
+        "unread_events": doc.get("unreadEvents", 0),
+    }
 
 
 def accepted_run(event: Event) -> Run:
