@@ -1,7 +1,7 @@
-"""The executor of a detached run: `python -m agentrun.cli.detached ROOT ACCOUNT SESSION RUN`, started by agentrun.
+"""The executor of a detached run: `python -m agentrun.cli.detached ROOT ACCOUNT`, started by agentrun.
 
-It finds the lock of its run on a descriptor that it inherits, belongs to no terminal, and says what happens in the
-tree alone.
+It finds the name of its run in a variable and its lock on a descriptor that it inherits, belongs to no terminal, and
+says what happens in the tree alone.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import sys
 
-from agentrun.cli.options import Options
+from agentrun.cli.options import Options, taken_out
 from agentrun.cli.output import reserve_line_descriptor
-from agentrun.commands.execution import LIVENESS_FD, Scene, execute
+from agentrun.commands.execution import DETACHED_RUN, LIVENESS_FD, Scene, execute
 from agentrun.errors import EXIT_CODES, AgentrunError
 
 
 def main(arguments: list[str]) -> int:
     """Drives the run; returns an exit code that nobody may be there to see."""
-    root, account, session_id, run_id = arguments
+    root, account = arguments
+    session_id, _, run_id = taken_out(DETACHED_RUN).partition("/")
     # Its tools must not inherit the lock: a run is alive as long as its executor, not as long as a tool of it. And they
     # have a descriptor of that number themselves.
     liveness = os.dup(LIVENESS_FD)

@@ -73,6 +73,11 @@ def split(argv: list[str]) -> tuple[Options, list[str]]:
     return Options(**found), rest  # type: ignore[arg-type]
 
 
+def taken_out(name: str) -> str:
+    """The variable `name`, which nothing that is started from here on inherits; nothing if there is none."""
+    return os.environ.pop(name, "")
+
+
 def wants_colour(options: Options) -> bool:
     """Whether colour is welcome, as far as the environment says (https://no-color.org)."""
     return not options.no_color and not os.environ.get("NO_COLOR") and not is_dumb()

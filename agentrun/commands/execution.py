@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 # The descriptor under which a detached executor finds the lock that was taken for it.
 LIVENESS_FD = 3
+# What a detached executor is to execute. Every user of the machine sees its command line, and nobody its environment.
+DETACHED_RUN = "AGENTRUN_DETACHED_RUN"
 # What a tool gets to know of its run must not be taken for what belongs to another run's executor.
 _OF_A_TOOL = (
     "AGENTRUN_SESSION",
@@ -166,8 +168,8 @@ def start_detached(place: Place, session_id: str, run_id: str, liveness: int) ->
 
     # -P: a module in the directory where the user happens to be is not taken for one of ours.
     argv = [sys.executable, "-P", "-m", DETACHED, place.tree.root, place.tree.account]
-    argv += [session_id, run_id]
     environment = {name: value for name, value in place.environment.items() if name not in _OF_A_TOOL}
+    environment[DETACHED_RUN] = f"{session_id}/{run_id}"
     null = os.devnull
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),

@@ -181,6 +181,17 @@ def test_remote_ids_are_passed_on_and_nonsense_is_only_noted(
     assert outcome.note == (noted if ignored else None)
 
 
+def test_of_remote_ids_without_end_a_bounded_number_is_stored(tmp_path: Path) -> None:
+    """Each is a line of the record, synced while the tool goes on. # covers promise 16"""
+    heard = Heard()
+    script = """i=0; while [ $i -lt 300 ]; do i=$((i + 1)); echo "{\\"remoteId\\": \\"job-$i\\"}"; done >&3"""
+    outcome = call(shell(tmp_path, script), heard)
+    printed(outcome)
+    assert heard.remote_ids == [f"job-{number}" for number in range(1, 101)]
+    assert outcome.status is Status.SUCCEEDED
+    assert outcome.note == "after 100 remote ids no more were stored: 200 lines"
+
+
 def test_a_remote_id_is_passed_on_while_the_command_runs(tmp_path: Path) -> None:
     """The command goes on only after its id was taken, or it would wait for ever."""
     heard, taken = Heard(), tmp_path / "taken"

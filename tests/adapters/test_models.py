@@ -15,7 +15,7 @@ import pytest
 from agentrun.adapters.models import bounded, streaming
 from agentrun.adapters.models.anthropic import AnthropicModel
 from agentrun.adapters.models.openai_compatible import OpenAICompatibleModel
-from agentrun.adapters.models.settings import Key, ModelSettings
+from agentrun.adapters.models.settings import Key, ModelSettings, without_secrets
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import (
     ChatMessage,
@@ -385,3 +385,19 @@ def test_a_command_that_prints_no_key(wire: Any, endpoint: Any, command: tuple[s
     assert "sk-half" not in failed.reason
     assert not failed.retryable
     assert endpoint.requests == []
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://h/v1", "http://h/v1"),
+        ("http://h/v1?api-version=2&x=1", "http://h/v1?api-version=2&x=1"),
+        ("http://ann:pass@h/v1", "http://[redacted]@h/v1"),
+        ("http://h/v1?key=SECRET", "http://h/v1?key=[redacted]"),
+        ("http://h/v1?a=1&Access_Token=SECRET&b=2#c", "http://h/v1?a=1&Access_Token=[redacted]&b=2#c"),
+        ("http://ann:pass@h/v1?sig=SECRET&code=1", "http://[redacted]@h/v1?sig=[redacted]&code=1"),
+    ],
+)
+def test_an_address_is_shown_without_what_is_secret_in_it(url: str, shown: str) -> None:
+    # covers promise 15
+    assert without_secrets(url) == shown

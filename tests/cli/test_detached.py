@@ -41,6 +41,19 @@ def test_it_survives_its_terminal(home: Home, working: str) -> None:
     home.wait_for_status(working, "completed")
 
 
+def test_what_every_user_of_the_machine_sees_of_it_names_no_session(home: Home, working: str) -> None:
+    # covers A21 A24
+    run = home.detach(working, "analyse")
+    home.wait_for_event(run, "tool.started")
+    executor = home.executor(run)
+    command = Path(f"/proc/{executor}/cmdline").read_bytes()
+    assert b"agentrun.cli.detached" in command
+    assert working.encode() not in command
+    # Nor does what it starts inherit what tells it.
+    (tool,) = (pid for pid in home.marked(working) if pid != executor)
+    assert b"AGENTRUN_DETACHED_RUN" not in Path(f"/proc/{tool}/environ").read_bytes()
+
+
 def _open_files(pid: int) -> Iterator[str]:
     for each in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # it closed it just now

@@ -202,6 +202,22 @@ def test_without_a_home_a_root_that_is_named_is_enough(home: Home) -> None:
     assert session in home.run("ls").text
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user that has no home")
+@pytest.mark.parametrize("told", [None, "", "relative"])
+def test_a_user_without_a_home_has_to_name_a_root(home: Home, told: str | None) -> None:
+    """Neither the working directory nor the top of the file system is one. # case C26"""
+    del home.env["AGENTRUN_ROOT"]
+    home.env = {name: value for name, value in home.env.items() if not name.startswith("XDG_") and name != "HOME"}
+    if told is not None:
+        home.env["HOME"] = told
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o777)
+        refused = home.run("new", "x", user=64001, cwd=made)
+        assert (refused.code, refused.out) == (2, b""), refused.said
+        assert "--root DIR" in refused.said
+        assert os.listdir(made) == []
+
+
 def test_a_home_that_refuses_writing_is_named_and_nothing_is_made_elsewhere(home: Home) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user, who is refused")

@@ -27,6 +27,8 @@ from agentrun.states import OperationStatus as Status
 
 # EX_TEMPFAIL of sysexits.h.
 FAILED_FOR_NOW = 75
+# Remote ids that are stored of one call: each is a line of the record, which is synced while the tool goes on.
+MOST_REMOTE_IDS = 100
 # Bytes of stdout that are kept. More than this is a file, which a tool can name instead of printing it.
 MAX_OUTPUT = 64 * 1024 * 1024
 
@@ -235,6 +237,7 @@ class _RemoteIdLines:
 
     def __init__(self, on_remote_id: Callable[[str], Awaitable[None]]) -> None:
         self.ignored = 0
+        self.stored = self.beyond = 0
         self.last: str | None = None
         self._on_remote_id = on_remote_id
 
@@ -242,8 +245,11 @@ class _RemoteIdLines:
         remote_id = _remote_id(line)
         if remote_id is None:
             self.ignored += bool(line.strip())
+        elif self.stored == MOST_REMOTE_IDS:
+            self.beyond += remote_id != self.last
         elif remote_id != self.last:
             self.last = remote_id
+            self.stored += 1
             await self._on_remote_id(remote_id)
 
 
@@ -278,6 +284,8 @@ def _note(outcome: Outcome, lines: _RemoteIdLines) -> str | None:
         notes.append("another process still held the output open when the command had ended")
     if lines.ignored:
         notes.append(f'ignored on descriptor 3, since they are no {{"remoteId": ...}}: {lines.ignored} lines')
+    if lines.beyond:
+        notes.append(f"after {MOST_REMOTE_IDS} remote ids no more were stored: {lines.beyond} lines")
     if outcome.survivors:
         alive = ", ".join(f"{each.pid} ({each.command})" for each in outcome.survivors)
         notes.append(f"these processes could not be ended: {alive}")
