@@ -6,13 +6,17 @@ scripted model. The executor that it starts is waited for before the next comman
 
 What bounds these figures. `show`, `ls` and `new`: nearly all that they take beyond the interpreter's own start is
 finding, reading and running some forty-five modules of agentrun; `ls` reads the document, the last run and the last
-message of 21 sessions besides. `new` syncs ten times, `cancel` several times, and in `time` that is the disk's. `steer`
-and `cancel` load sixty to eighty modules: all that may have to be redone, settled or wound down on the way. `send
---detach`: the configuration is read, and the parts of its agent are made once, before a prompt is accepted. `tomllib`,
-with `typing`, `re` and `datetime`, which it loads, takes as much of the processor in user mode as two starts of the
-interpreter; its own start is one, and all of agentrun two. All other commands: typer, with what it loads, costs between
-four and five such starts, and with the start itself three quarters of what `codex --version` takes; `agents` makes an
-agent of each that is configured besides.
+message of 20 sessions besides, a fifth of what it takes. `new` syncs ten times, `cancel` several times, and in `time`
+that is the disk's. `steer` and `cancel` load sixty to eighty modules: all that may have to be redone, settled or wound
+down on the way. `send --detach` reads the configuration before it accepts a prompt. By instructions in user mode the
+start of the interpreter is one; `tomllib`, with `typing`, `re`, `string` and `datetime`, which it loads, 1.7; and all
+of agentrun 1.6, most of which `steer` takes, too. A bound of three and a half would leave less for agentrun than `show`
+takes: it could only be kept by not reading TOML, or by keeping somewhere what was read, one more thing that can be
+wrong. All other commands: typer, with what it loads, costs between four and five such starts, and with the start itself
+three quarters of what `codex --version` takes; what they do themselves adds up to a tenth to that.
+
+The start script is the installer's: one that a pip before 25.2 has written loads `re` first, which adds half a start to
+each command of agentrun.
 """
 
 from __future__ import annotations

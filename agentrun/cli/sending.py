@@ -9,7 +9,6 @@ from agentrun.cli import output
 from agentrun.cli.family import announced_parent
 from agentrun.cli.options import Options
 from agentrun.commands import control
-from agentrun.commands.attaching import read_files
 from agentrun.commands.execution import make_order
 from agentrun.commands.inputs import MODES, MOST_BYTES, IfBusy, check_length
 from agentrun.commands.names import Target, find, run_name
@@ -25,6 +24,8 @@ from agentrun.render.plain import accepted_line, accepted_text, hints_after_acce
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+    from agentrun.commands.attaching import AttachedFile
 
 # Bytes that are read of a text at once.
 _PIECE = 1 << 20
@@ -158,9 +159,17 @@ def _saying(place: Place, target: Target, text: str, asked: Asked) -> control.Sa
         if_ended_prompt=asked.if_ended is not None,
         expect_seq=asked.expect_seq,
         references=tuple(run_name(each) for each in asked.references),
-        files=read_files(place.tree, asked.files),
+        files=_attached(place, asked.files),
         stay=not asked.detach,
     )
+
+
+def _attached(place: Place, names: tuple[str, ...]) -> tuple[AttachedFile, ...]:
+    if not names:
+        return ()
+    from agentrun.commands.attaching import read_files
+
+    return read_files(place.tree, names)
 
 
 def _duration(text: str | None) -> float | None:

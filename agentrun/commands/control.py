@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agentrun.commands.attaching import AttachedFile
 from agentrun.commands.doubt import maybe_stored
 from agentrun.commands.execution import check_executable, start_detached, start_next
 from agentrun.commands.inputs import check_length
@@ -30,6 +29,8 @@ from agentrun.store.writer import Writer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agentrun.commands.attaching import AttachedFile
 
 __all__ = [
     "MODES",

@@ -7,7 +7,6 @@ run is not lost over that.
 
 from __future__ import annotations
 
-import math
 import time
 
 from agentrun.errors import LockHeld, TimeRanOut
@@ -26,7 +25,8 @@ def looks_until(until: float | None) -> float | None:
     if until is None:
         return None
     left = max(until - time.monotonic(), 0.001)
-    return left / math.ceil(left / LOCK_PATIENCE)
+    # Rounded up, without loading `math` for it.
+    return left / -(-left // LOCK_PATIENCE)
 
 
 class Patience:
