@@ -227,6 +227,16 @@ class Hold:
     def _is_ours(self, writer: Writer) -> bool:
         return self._lease is None or self._going_on(writer) is not None or not self.fenced
 
+    def _keep_snapshot_exact(self, writer: Writer) -> None:
+        """Writes the snapshot of a run that is about to act outside, which lasts in the log.
+
+        If the end of the log is lost to anything but a power cut, it still tells of that: the run does not go on then,
+        and nothing is done a second time. Not synced, for the same reason.
+        """
+        self._snapshot_at = self.run_dir.seen.applied_seq
+        with suppress(StorageFailed):
+            self.run_dir.write_snapshot(writer, durable=False)
+
     def _keep_snapshot_near(self, writer: Writer) -> None:
         """Writes the snapshot once it has fallen behind; the end of a long run, too, is reached from there."""
         seq = self.run_dir.seen.applied_seq

@@ -132,9 +132,11 @@ class StoredStretch(Compacting):
                 for event in events:
                     lasts |= self._store(writer, event)
                     stored += 1
-                lasts |= self._start_registered(writer, events)
-                if lasts:
+                acts = self._start_registered(writer, events) or any(isinstance(each, ToolStarted) for each in events)
+                if lasts or acts:
                     self.run_dir.settle()
+                if acts:
+                    self._keep_snapshot_exact(writer)
                 self._keep_snapshot_near(writer)
         except FencedOut as error:
             self._fence(error, events[stored])
@@ -184,8 +186,10 @@ class StoredStretch(Compacting):
                 if holder:
                     return holder
                 names = {"operationId": operation_id, "toolCallId": tool_call_id, "toolName": tool_name}
-                started = names | {"attempt": attempt}
-                self.run_dir.append(self.lease, writer, E.TOOL_STARTED, started, durable=self._can_write(operation_id))
+                acts, started = self._can_write(operation_id), names | {"attempt": attempt}
+                self.run_dir.append(self.lease, writer, E.TOOL_STARTED, started, durable=acts)
+                if acts:
+                    self._keep_snapshot_exact(writer)
         # A stop may have come while the above was synced: then nothing is dispatched.
         if run is None or self.look():
             await self._stop_here()
