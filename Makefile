@@ -44,7 +44,7 @@ test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" cho
 faults: $(VENV)/dev.stamp ## the fault harness, a sample of each kind: kill, power cut, errors, load; says what it skips
 	$(FAULTS) -m "not exhaustive" tests/faults
 
-faults-whole: $(VENV)/dev.stamp ## all of it: a kill at every system call, the soak; about twenty minutes
+faults-whole: $(VENV)/dev.stamp ## all of it: a kill at every system call, the soak; about ten minutes
 	$(FAULTS) -m "not sampled" tests/faults
 
 soak: $(VENV)/dev.stamp ## many runs under random kills, cancels and recoveries, and many starts at once

@@ -95,6 +95,7 @@ SCRIPT: Doc = {
         {"ifContains": "doomed", "text": "Waiting.", "calls": [{"name": "slow", "arguments": {}}]},
         {"ifContains": "doomed", "text": "It found {{op:nothing}}."},
         {"ifContains": "brief", "text": "It is done now.", "delayMs": 20},
+        {"ifContains": "unhurried", "text": "It is done now.", "delayMs": 400},
         {"ifContains": "stream", "text": "one two three four five six seven eight nine ten " * 40, "delayMs": 50},
         {"text": "The report is here."},
         {"text": "The report is here, again."},
