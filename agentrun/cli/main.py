@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _OBJECTS = 50_000
 # 128 and the number of SIGINT, as shells have it; `cli.exit`, which knows, is only being loaded then.
 _INTERRUPTED = 130
+# As `errors.EXIT_CODES` has it.
+_STORAGE = 11
 
 
 def main() -> NoReturn:
@@ -22,13 +24,27 @@ def main() -> NoReturn:
     # What is loaded stays loaded; to look through it for garbage every 700 objects takes a twentieth of the start.
     gc.set_threshold(_OBJECTS)
     try:
-        from agentrun.cli import output
-        from agentrun.cli.command_line import run
-    except KeyboardInterrupt:
-        # There is nothing to wind down yet, and a traceback would tell nobody anything.
-        os._exit(_INTERRUPTED)
-    output.occupy_standard_descriptors()
-    _leave(run(sys.argv[1:]))
+        try:
+            from agentrun.cli import output
+            from agentrun.cli.command_line import run
+        except KeyboardInterrupt:
+            # There is nothing to wind down yet, and a traceback would tell nobody anything.
+            os._exit(_INTERRUPTED)
+        output.occupy_standard_descriptors()
+        code = run(sys.argv[1:])
+    except (OSError, MemoryError) as error:
+        _last_words(error)
+    _leave(code)
+
+
+def _last_words(error: OSError | MemoryError) -> NoReturn:
+    """Says what there is too little of, where there is too little to load what would say it, and exits."""
+    number = getattr(error, "errno", None)
+    what = os.strerror(number) if number else "Cannot allocate memory"
+    try:
+        os.write(2, f"agentrun: {what}: nothing was acknowledged, though it may be stored\n".encode())
+    finally:
+        os._exit(_STORAGE)
 
 
 def _leave(code: int) -> NoReturn:

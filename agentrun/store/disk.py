@@ -103,9 +103,13 @@ class Directory:
         try:
             opened = Directory(os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd), path)
         except OSError as error:
-            raise translated(error, path) from error
-        if owned and os.fstat(opened.fd).st_uid != os.geteuid():
-            raise Denied(f"{path} belongs to another user")
+            opened = None
+            if not (owned and error.errno == errno.EACCES and self.is_foreign(name)):
+                raise translated(error, path) from error
+        if opened is None or (owned and os.fstat(opened.fd).st_uid != os.geteuid()):
+            from agentrun.store.in_the_way import foreign  # here: most commands meet none
+
+            raise foreign(path)
         return opened
 
     def open_to_empty(self, name: str) -> Directory:

@@ -24,6 +24,14 @@ def refusal(error: OSError, path: str) -> AgentrunError:
     return StorageFailed(said, hint=f"nothing was acknowledged, though it may be stored; {way}")
 
 
+def foreign(path: str) -> Denied:
+    """The error for a directory at `path`, where one's own should be, that belongs to somebody else."""
+    import shlex
+
+    way = f"chown -hR {os.geteuid()} {shlex.quote(path)}"
+    return Denied(f"{path} belongs to another user", hint=f"if what lies in it is yours, have it given to you: {way}")
+
+
 def no_directory(path: str) -> str | None:
     """The first part of `path`, itself included, that is there and is no directory; None if there is none."""
     parts = path.rstrip(os.sep).split(os.sep)
@@ -37,4 +45,6 @@ def no_directory(path: str) -> str | None:
 def _in_words(error: OSError, path: str) -> str:
     """What the system says about `path`."""
     in_the_way = no_directory(path) if error.errno == errno.ENOTDIR else None
+    if in_the_way is None and error.errno == errno.ENOTDIR and os.path.islink(path):
+        return f"{path} is a link, which is not followed"
     return f"{in_the_way} is no directory" if in_the_way else os.strerror(error.errno or 0)

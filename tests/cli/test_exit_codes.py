@@ -404,6 +404,14 @@ def test_11_where_a_process_may_open_too_few_files(home: Home) -> None:
     assert home.run("check").code == 0
 
 
+def test_11_where_not_even_the_words_for_it_can_be_loaded(home: Home) -> None:
+    for words in ("new x", "show", "ls --json", "search x"):
+        done = home.shell(f"ulimit -n 6; agentrun {words}")
+        assert (done.code, done.out) == (11, b""), (words, done)
+        assert b"Too many open files" in done.err
+        assert done.err.count(b"\n") <= 2
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is no such limit")
 def test_11_where_a_process_may_have_too_little_memory(home: Home) -> None:
     """What that stumbles over is no bug; a configuration takes no more of it than it has."""

@@ -78,6 +78,45 @@ def test_the_list_of_activity_keeps_nobody_from_anything(kind: str, shared: Shar
     assert path.is_file()
 
 
+@pytest.mark.parametrize("name", ["resources", "shared", "resources/x"])
+@pytest.mark.parametrize("kind", ["symlink", "file", "fifo", pytest.param("foreign", marks=AS_ROOT)])
+def test_what_lies_in_the_place_of_what_sessions_share_is_found(kind: str, name: str, shared: Shared) -> None:
+    if kind == "file" and name == "resources/x":
+        return  # a claim is one
+    (account,) = (shared.root / "accounts").iterdir()
+    path = account / name
+    if path.parent != account:
+        path.parent.mkdir(0o700)
+        os.chown(path.parent, ANN, ANN)
+    match kind:
+        case "symlink":
+            path.symlink_to("/tmp")
+        case "fifo":
+            os.mkfifo(path)
+        case "file":
+            path.touch()
+        case "foreign":
+            path.mkdir()
+            os.chown(path, OTHER, OTHER)
+    if kind != "foreign":
+        os.chown(path, ANN, ANN, follow_symlinks=False)
+    for words in (["check"], ["check", "--repair"]):
+        done = shared.run(ANN, *words)
+        assert done.returncode == DAMAGED, done
+        assert done.stdout.startswith(f"{path}: unreadable: ".encode()), done
+    assert os.path.lexists(path)
+
+
+@AS_ROOT
+def test_sessions_in_somebody_else_s_hands_are_said_to_be_and_how_they_are_had_back(shared: Shared) -> None:
+    (account,) = (shared.root / "accounts").iterdir()
+    os.chown(account / "sessions", OTHER, OTHER)
+    for each in ("ls", "check", "show well", "recover", "new"):
+        done = shared.run(ANN, *each.split())
+        assert (done.returncode, done.stdout) == (DENIED, b""), (each, done)
+        assert f"chown -hR {ANN} {account}/sessions".encode() in done.stderr, (each, done)
+
+
 @AS_ROOT
 @pytest.mark.parametrize("kind", ["directory", "symlink", "fifo", "file"])
 def test_one_s_own_account_in_somebody_else_s_hands_is_not_an_empty_one(kind: str, shared: Shared) -> None:

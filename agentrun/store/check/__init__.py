@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from agentrun.errors import AgentrunError, NewerFormat
+from agentrun.errors import AgentrunError, NewerFormat, NotFound
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import layout
 from agentrun.store.check.conversation import look_at_session
 from agentrun.store.check.repair import repair_session
+from agentrun.store.disk import Directory
 from agentrun.store.tree import Tree
 
 __all__ = ["check_session", "check_tree", "to_nobody"]
@@ -71,11 +72,31 @@ def check_tree(
         else:
             yield Finding(Kind.ORPHAN, path, "is nothing that agentrun made")
     activity = tree.activity()
+    if activity is not None:
+        yield from _obstacles(activity.account)
     fault = activity.fault() if activity is not None else None
     if activity is not None and fault is not None:
         is_aside = repair and _is_done(activity.set_aside, on_refusal)
         said = f"{fault}: which session changed last is told by the sessions, which takes longer"
         yield Finding(Kind.UNREADABLE, activity.account.at(layout.ACTIVITY), said, is_repaired=is_aside)
+
+
+def _obstacles(account: Directory) -> Iterator[Finding]:
+    """What lies in the place of what the sessions share, and cannot be opened."""
+    for name in (layout.RESOURCES, layout.SHARED):
+        try:
+            directory = account.open(name)
+        except NotFound:
+            continue
+        except AgentrunError as error:
+            yield Finding(Kind.UNREADABLE, account.at(name), str(error))
+            continue
+        # A claim that cannot be read holds its resource, and nobody finds out for whom.
+        for each in sorted(directory.names()) if name == layout.RESOURCES else ():
+            try:
+                directory.read(each)
+            except AgentrunError as error:
+                yield Finding(Kind.UNREADABLE, directory.at(each), str(error))
 
 
 def _is_done(step: Callable[[], object], on_refusal: Callable[[AgentrunError], None]) -> bool:
