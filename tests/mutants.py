@@ -117,6 +117,27 @@ MUTANTS = [
         "tests/faults/test_unlocking.py",
     ),
     Mutant(
+        "a session means its newest run",
+        "commands/names.py",
+        "self.session.front()",
+        "next(iter(self.session.newest_run_ids(1)), None)",
+        "tests/cli/test_slot.py",
+    ),
+    Mutant(
+        "run.json tells of a write when it is over",
+        "executor/stretch.py",
+        "                if acts:\n                    self._keep_snapshot_exact(writer)\n                self",
+        "                self",
+        "tests/cli/test_cut_log.py",
+    ),
+    Mutant(
+        "a repair looks once",
+        "store/check/repair.py",
+        "_PASSES = 4\n",
+        "_PASSES = 1\n",
+        "tests/store/test_check_beside.py",
+    ),
+    Mutant(
         "a torn tail is glued",
         "store/log.py",
         "        end = line_start(fd, size)\n        if end == size:",

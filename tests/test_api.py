@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -112,6 +114,37 @@ def test_it_can_be_cancelled_from_elsewhere(tree: OpenTree) -> None:
     run = session.execute("wait", Own())
     thread.join()
     assert run.view().status is RunStatus.CANCELLED
+
+
+def test_what_the_agent_began_is_ended_when_its_run_has_to_be_left(tree: OpenTree) -> None:
+    session = tree.new(session_id="s")
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(environment: dict[str, str]) -> None:
+        begun.append(subprocess.Popen(["sleep", "300"], env=environment, start_new_session=True))
+
+    class Leaving:
+        """Begins a process for the run and one of the program's own; then its run cannot be recorded any more."""
+
+        async def run(self, stretch: agentrun.Stretch) -> None:
+            run_dir = session.run().target.run()
+            place = tree.place.tree
+            marked = {"ROOT": place.root, "ACCOUNT": place.account, "SESSION": "s", "RUN": run_dir.run_id}
+            for variables in ({f"AGENTRUN_{name}": value for name, value in marked.items()}, {}):
+                begin(os.environ | variables)
+            shutil.rmtree(run_dir.directory.path)
+            await anyio.sleep_forever()
+
+    try:
+        with pytest.raises(agentrun.AgentrunError, match="was removed while"):
+            session.execute("go", Leaving())
+        for_the_run, own = begun
+        assert for_the_run.wait(PATIENCE) < 0
+        assert own.poll() is None
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
 
 
 def test_driving_needs_the_thread_that_gets_signals(tree: OpenTree) -> None:

@@ -13,6 +13,7 @@ from agentrun.commands.leftovers import (
     end_descendants_here,
     end_leftovers_here,
     end_marked_here,
+    end_marked_if_ours,
     other_executors,
 )
 from agentrun.commands.names import Target
@@ -114,7 +115,8 @@ def execute(place: Place, run_dir: RunDir, liveness: int, scene: Scene) -> Ended
 def execute_own(place: Place, target: Target, liveness: int, agent: Agent) -> Ended:
     """As `execute`, with an agent that the caller has made, in a process that is the caller's.
 
-    So only what carries the run's mark is ended with it: the other children of the process are none of ours.
+    So only what carries the run's mark is ended with it, also where it has to be left in the middle: the other children
+    of the process are none of ours.
     """
     from agentrun.agent.outside import Unreachable
     from agentrun.commands.children import stop_children_here
@@ -140,6 +142,7 @@ def execute_own(place: Place, target: Target, liveness: int, agent: Agent) -> En
         leave_now=_interrupt,
         signals=[],
         stop_children=lambda operation_id, is_forced: stop_children_here(place, run_dir, operation_id, is_forced),
+        end_below=lambda: end_marked_if_ours(place, run_dir, USUAL_PATIENCE),
     )
     with kept_of(run_dir):
         ended = drive(job)

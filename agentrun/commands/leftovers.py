@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from agentrun.commands.place import Place
+from agentrun.store.identity import is_of_here
 from agentrun.store.runs import RunDir
 
 TYPE_CHECKING = False
@@ -63,6 +66,17 @@ async def end_marked_here(
     grace, kill = _grace(patience), patience.kill_timeout
     survivors = await end_marked(marked, grace=grace, kill=kill, spare=spare, is_forced=is_forced)
     return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
+
+
+async def end_marked_if_ours(place: Place, run_dir: RunDir, patience: Patience) -> list[str]:
+    """As `end_marked_here`, for such a process that leaves its run in the middle.
+
+    Not once another executor has the run: what carries the marker may be what that one has begun.
+    """
+    lease = run_dir.lease()
+    if lease is not None and not (lease.owner.pid == os.getpid() and is_of_here(lease.owner)):
+        return []
+    return await end_marked_here(place, run_dir, patience, lambda: False)
 
 
 def _grace(patience: Patience) -> float:

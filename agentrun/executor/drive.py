@@ -41,7 +41,7 @@ SIGNAL_WORDS: dict[int, str] = {
 
 
 async def _nothing() -> None:
-    """Below a process that does other things as well, nothing is known to be the run's."""
+    """Nothing is begun by this run that could outlive it."""
 
 
 class Job(NamedTuple):
@@ -49,7 +49,7 @@ class Job(NamedTuple):
 
     `end_leftovers` ends every process that the run's tools left behind and returns the names of those that it could
     not end; it asks what it is given whether to kill them at once. `stop_children` does so for the runs that a call, or
-    any call, of this run began. `end_below` ends what descends from this process, before it leaves the run to another.
+    any call, of this run began. `end_below` ends what was begun here for the run, before it is left to another.
     `leave_now` is called at a second Ctrl-C or SIGTERM, and does not return. `signals` are those that came before.
     """
 
