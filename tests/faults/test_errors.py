@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rig import Call, Done, Stage
+from rig import DONE, NOT_OVER, WAITING, Call, Done, Stage
 from situations import SITUATIONS
 from system_calls import why_not
 
@@ -69,7 +70,8 @@ def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -
     situation = SITUATIONS[name]
     stage = Stage(base)
     situation.set_up(stage)
-    calls = choose(stage.calls(*situation.words, begin=lambda: situation.start(stage)))
+    every = stage.calls(*situation.words, begin=lambda: situation.start(stage))
+    calls, needless = choose(every), _snapshots_kept_near(every)
     wrong, refusals = [], 0
     used: Counter[str] = Counter()
     for trial, call in enumerate(calls):
@@ -80,7 +82,11 @@ def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -
             situation.start(stage)
             done = stage.interrupted(call, f"error={error}", *situation.words, text=situation.text)
             is_refused = stage.was_refused()
-            faults = _not_loud(stage, situation.words, done, error, call) if is_refused else []
+            faults = []
+            if is_refused and call in needless:
+                faults = [] if done.code in (DONE, WAITING, NOT_OVER) else [f"it did not go on: {done}"]
+            elif is_refused:
+                faults = _not_loud(stage, situation.words, done, error, call)
             faults += situation.after(stage, trial)
             wrong += [f"{error} at {call} ({call.text[:150]}): {each}" for each in faults]
             if is_refused:
@@ -89,6 +95,19 @@ def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -
     assert not wrong, "\n".join(wrong)
     # The order of what runs at the same time varies, and the last call of a kind may not come.
     assert refusals >= len(calls) * 0.8, f"{refusals} of {len(calls)} calls were reached"
+
+
+def _snapshots_kept_near(calls: list[Call]) -> list[Call]:
+    """The calls that write `run.json` right before a tool acts, unsynced: the run goes on without, the log has all."""
+    found: list[Call] = []
+    last_event = ""
+    for is_snapshot, group in itertools.groupby(calls, lambda call: ".new-run.json" in call.text):
+        together = list(group)
+        if is_snapshot and '"type":"tool.started"' in last_event and all(call.name != "fsync" for call in together):
+            found += together
+        events = [call.text for call in together if call.name == "write" and "/operations.jsonl>" in call.text]
+        last_event = events[-1] if events else last_event
+    return found
 
 
 def _not_loud(stage: Stage, words: tuple[str, ...], done: Done, error: str, call: Call) -> list[str]:
