@@ -116,7 +116,7 @@ $(VENV)/python.stamp: $(REMAKE)
 	  echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	"$(PYTHON)" -m venv --clear "$(VENV)"
 	@# The start script that a pip before 25.2 writes loads `re` first, which takes half as long as the interpreter itself.
-	@$(PY) -m pip install -qq --upgrade 'pip>=25.2' || echo "no newer pip: every command takes some 6 ms more" >&2
+	@$(PY) -m pip install -qq --upgrade 'pip>=25.2,<27' || echo "no newer pip: every command takes some 6 ms more" >&2
 	@printf '%s\n' '$(MADE_FOR)' > "$(VENV)/made-for"
 	@touch $@
 

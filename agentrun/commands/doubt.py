@@ -35,7 +35,9 @@ class maybe_stored:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, StorageFailed):
-            hint = f"it may be stored or not: look with: agentrun show {self._name}\nsee to that, then {self._again}"
+            hint = (
+                f"it may be stored or not: look with: agentrun show {self._name}\n{_remedy(error)}, then {self._again}"
+            )
             raise StorageFailed(error.message, hint=hint, session_id=error.session_id, run_id=error.run_id) from error
 
 

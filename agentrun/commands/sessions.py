@@ -73,6 +73,8 @@ def _check_idle(writer: Writer) -> None:
         if run.is_over and not is_executor_alive(run_dir.directory):
             continue
         standing = "being left by its executor" if run.is_over else run.status.value
+        if run_dir.view().executor == "lost":
+            standing = "not over, though its executor is gone"
         raise SlotTaken(
             f"{run_dir.name} is {standing}; removing its session would not stop it",
             hint=f"stop it first: agentrun cancel {run_dir.name} --wait",

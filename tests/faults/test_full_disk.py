@@ -319,6 +319,7 @@ def _says_what_is_kept(done: Done) -> None:
         assert f"agentrun show {run}" in error["hint"]
     else:
         assert "may be stored" in error["hint"]
+        assert any(way in error["hint"] for way in ("make room", "ulimit -f", "(mount)"))
 
 
 def _says(done: Done, errno: str, where: Path) -> None:

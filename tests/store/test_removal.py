@@ -52,8 +52,16 @@ def test_the_name_is_free_afterwards(tree: Tree, session: SessionDir) -> None:
     assert (again.run_ids(), again.tail(5)) == ([], [])
 
 
-@pytest.mark.parametrize("leave", ["accepted", "executed", "waiting", "lost"])
-def test_a_run_that_is_not_over_keeps_its_session(tree: Tree, session: SessionDir, leave: str) -> None:
+@pytest.mark.parametrize(
+    ("leave", "standing"),
+    [
+        ("accepted", "queued"),
+        ("executed", "running"),
+        ("waiting", "waiting_input"),
+        ("lost", "not over, though its executor is gone"),
+    ],
+)
+def test_a_run_that_is_not_over_keeps_its_session(tree: Tree, session: SessionDir, leave: str, standing: str) -> None:
     run_dir = trees.accept(session)
     if leave != "accepted":
         executor = Executor(session, run_dir.run_id)
@@ -64,7 +72,7 @@ def test_a_run_that_is_not_over_keeps_its_session(tree: Tree, session: SessionDi
             executor.die()
     before = fingerprint(session.directory.path)
     for force in (False, True):
-        with pytest.raises(SlotTaken, match="s1/run-1 is"):
+        with pytest.raises(SlotTaken, match=f"s1/run-1 is {standing}; "):
             remove(tree, session, force=force)
     assert fingerprint(session.directory.path) == before
 
