@@ -131,7 +131,7 @@ class QuietAudience(JsonAudience):
 
     def note(self, text: str) -> None:
         """Says it beside the report."""
-        output.say(text)
+        output.say_in_passing(text)
 
 
 Shown = JsonAudience | TerminalAudience

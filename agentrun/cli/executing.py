@@ -70,7 +70,7 @@ def _turn_comes(options: Options, place: Place, target: Target, audience: Shown,
             audience.outlet.write(behind_text(ahead, output.screen_of(stream, options)))
         elif ahead.executor in ("lost", "frozen") and not options.json:
             # A pipe was told at the acceptance for what it waits; but not that this may take for ever.
-            output.say(behind_text(ahead, output.screen_of(sys.stderr, options)))
+            output.say_in_passing(behind_text(ahead, output.screen_of(sys.stderr, options)))
 
     with _woken_by_signals() as wake:
         turn = await_turn(place, target, signals=signals, wake=wake, tell=tell)

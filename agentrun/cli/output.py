@@ -80,6 +80,17 @@ def say(text: str) -> None:
         return
 
 
+def say_in_passing(text: str) -> None:
+    """As `say`, for an executor: nothing of it is said where whoever reads has stopped reading, and it goes on."""
+    import select
+
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    # A pipe is ready as long as it takes 4,096 bytes at once (pipe(7)); nothing that is said in passing is longer.
+    if poll.poll(0):
+        say(text)
+
+
 def note(text: str, *hints: str) -> None:
     """Says on standard error what a person should know, and below it what to type next.
 

@@ -48,4 +48,4 @@ def _say(options: Options, resumed: Resumed, *, is_detached: bool) -> None:
         return
     if is_detached:
         output.out(f"{resumed.session_id}/{resumed.run_id}\n")
-    output.say(resumed_text(resumed.to_doc(), output.screen_of(sys.stderr, options)))
+    output.say_in_passing(resumed_text(resumed.to_doc(), output.screen_of(sys.stderr, options)))

@@ -191,7 +191,7 @@ def _acknowledge(options: Options, acceptance: control.Acceptance) -> None:
     elif output.is_terminal(sys.stdout):
         output.out(accepted_text(accepted, output.screen_of(sys.stdout, options)))
     elif acceptance.began:
-        output.say(accepted_text(accepted, output.screen_of(sys.stderr, options)))
+        output.say_in_passing(accepted_text(accepted, output.screen_of(sys.stderr, options)))
     else:
         output.out(accepted_line(accepted))
 

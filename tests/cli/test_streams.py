@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -174,6 +175,19 @@ def test_the_run_goes_on_when_the_reader_of_its_events_goes(home: Home) -> None:
     assert piped.err.endswith(b"0\n")
     assert home.status(session) == "completed"
     assert home.events(session, "run.cancel_requested") == []
+
+
+def test_a_standard_error_that_nobody_reads_keeps_no_run_from_being_executed(home: Home, session: str) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    sent = home.run("send", session, "analyse", stderr=writing)
+    assert (sent.code, sent.text) == (0, "a report\n")
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_reader_that_stalls_stalls_neither_the_run_nor_its_cancel(home: Home) -> None:
