@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentrun.ids import run_number
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, without
-from agentrun.records.fields import MESSAGE, check_fields
+from agentrun.records.fields import ACTOR, MESSAGE, check_fields, wrong_field
 
 _FIELDS = frozenset(["seq", "sessionId", "runId", "role", "mode", "text", "at", "key", "actor", "accept", "questionId"])
 ROLES = ("user", "assistant", "system")
@@ -83,19 +83,24 @@ class Message(NamedTuple):
             raise ValueError("no seq")
         if not (isinstance(run_id, str) and run_number(run_id) and role in ROLES and isinstance(text, str)):
             raise ValueError("no message: runId, role or text is missing")
-        check_fields(doc, MESSAGE, "message")
+        mode, at, key, actor = get("mode"), get("at"), get("key"), get("actor")
+        accept, question_id = get("accept"), get("questionId")
+        # To go through the table takes as long as all else here, so most lines are seen to be right without it.
+        is_plain = type(mode) is type(at) is str and key is accept is question_id is None and type(actor) is dict
+        if not is_plain or wrong_field(actor or {}, ACTOR):
+            check_fields(doc, MESSAGE, "message")
         fields = (
             seq,
             str(get("sessionId")),
             run_id,
             str(role),
-            get("mode"),
+            mode,
             text,
-            get("at") or "",
-            get("key"),
-            get("actor"),
-            get("accept"),
-            get("questionId"),
+            at or "",
+            key,
+            actor,
+            accept,
+            question_id,
             without(doc, _FIELDS),
         )
         # As `cls(*fields)` does it, without looking for what was left out.
