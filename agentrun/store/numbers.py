@@ -66,10 +66,14 @@ def last_number(fd: int, size: int) -> int:
 
 def _number_before(fd: int, offset: int) -> int:
     """The number with which the line before `offset` begins; 0 if there is none, or it begins far up."""
-    begin = max(offset - _CHUNK, 0)
-    lines = os.pread(fd, offset - begin, begin).split(b"\n")
-    # (What is behind the last newline is empty. The first may have its beginning further up.)
-    return _number_at(lines[-2]) if len(lines) > 2 or (len(lines) == 2 and begin == 0) else 0
+    for length in (_FIRST_CHUNK, _CHUNK):
+        begin = max(offset - length, 0)
+        data = os.pread(fd, offset - begin, begin)
+        # Its own newline is the last byte.
+        newline = data.rfind(b"\n", 0, -1)
+        if newline >= 0 or begin == 0:
+            return _number_at(data[newline + 1 : -1])
+    return 0
 
 
 def _number_at(line: bytes) -> int:
