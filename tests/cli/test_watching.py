@@ -122,7 +122,7 @@ def test_the_parts_of_a_run(home: Home, done: str) -> None:
     assert b"op-3 broken: failed: exit 3: oh no" in report
     assert home.run("show", done, "--report").out == report
     assert home.run("show", session, "--report").out == report
-    told = home.run("show", done).text
+    told = home.run("show", done).text.replace(session, "S")  # there may be a 42 in its name
     places = [
         told.index(words) for words in ("#1 prompt", "let me look", "query", "42", "broken", "oh no", "# The report")
     ]
