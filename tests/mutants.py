@@ -167,9 +167,9 @@ MUTANTS = [
     ),
     Mutant(
         "the number of a damaged line is used again",
-        "store/log.py",
-        "return max(seq + behind, last)",
-        "return max(seq, last)",
+        "store/numbers.py",
+        "last = max(seq + behind, last)",
+        "last = max(seq, last)",
         "tests/store/test_log.py",
     ),
     Mutant(
