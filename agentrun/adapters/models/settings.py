@@ -79,7 +79,6 @@ class Key:
                 timeout=KEY_COMMAND_SECONDS,
                 grace=1.0,
                 max_output=_MOST_KEY_BYTES,
-                on_interrupted=lambda ended: ended.stdout.close(),
             )
         except CannotStart as error:
             raise ModelFailed(f"the key could not be read: {error}") from error

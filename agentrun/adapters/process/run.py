@@ -77,10 +77,10 @@ async def run_process(
     is_forced: Callable[[], bool] = never,
     spare: Callable[[], Collection[int]] = frozenset,
     before_ending: Callable[[], Awaitable[object]] | None = None,
-    on_started: Callable[[int], None] | None = None,
+    on_started: Callable[[int], None] = lambda pid: None,
     on_line: Callable[[bytes], Awaitable[None]] | None = None,
     on_stdout: Callable[[bytes], Awaitable[None]] | None = None,
-    on_interrupted: Callable[[Outcome], None] | None = None,
+    on_interrupted: Callable[[Outcome], None] = lambda outcome: outcome.stdout.close(),
 ) -> Outcome:
     """Runs a program in a session of its own until its process ends. Raises `CannotStart`.
 
@@ -88,9 +88,8 @@ async def run_process(
     SIGTERM to SIGKILL, unless it `is_forced`) are seconds, as is `kill`, for which killing is repeated. The first
     `max_output` bytes of stdout are kept, the rest is read, counted and dropped. `on_line` gets each line on `LINE_FD`,
     without its newline, as soon as it is there, and an unfinished one at the end; a cancellation waits for it.
-    `on_stdout` gets what is printed as it comes, and nothing more once the call is cancelled. An exception of either
-    ends the tree and goes on. `spare` is asked, when the tree has to be ended, for pids to leave alone; `before_ending`
-    is waited for before that, while the tool goes on.
+    `on_stdout` gets what is printed until the call is cancelled. An exception of either ends the tree and goes on.
+    Before the tree is ended `before_ending` is waited for (the tool goes on) and `spare` asked for pids to leave alone.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     items = environment_items(marker)
@@ -98,13 +97,12 @@ async def run_process(
     tree = Tree(partial(belongs, running.pid, items), spare, group=running.pid, is_forced=is_forced, kill=kill)
     end = partial(_ended, running, tree, grace, before_ending)
     try:
-        if on_started:
-            on_started(running.pid)
+        on_started(running.pid)
         outcome = await _followed(running, end, timeout)
     except BaseException:
-        await _interrupted(running, end, on_interrupted or _drop)
+        await _interrupted(running, end, on_interrupted)
         raise
-    return await _passed_on(running, outcome, on_interrupted or _drop)
+    return await _passed_on(running, outcome, on_interrupted)
 
 
 async def _interrupted(
@@ -167,10 +165,6 @@ async def _while_reading(running: "_Running", work: Callable[[], Awaitable[objec
             group.start_soon(read)
             await work()
             group.cancel_scope.cancel()
-
-
-def _drop(outcome: Outcome) -> None:
-    outcome.stdout.close()
 
 
 class _Running:
