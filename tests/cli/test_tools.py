@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -163,14 +165,15 @@ def test_a_tool_knows_its_run_and_reads_its_arguments(home: Home) -> None:
 # --- cancelled
 
 
-def test_cancel_ends_the_whole_tree_of_a_tool(home: Home) -> None:
+def test_cancel_ends_the_whole_tree_of_a_tool(home: Home, until: Until) -> None:
     beat = home.path / "beat"
+    unmarked = f"61.{os.getpid()}"  # found by its argument alone, which no other test run on this machine shares
     script = f"""
     setsid sleep 60 &
     (sleep 60 & sleep 60) &
     trap '' TERM
     sh -c 'setsid sh -c "sleep 60 & exec sleep 60" &'
-    env -i sleep 61.5 &
+    env -i sleep {unmarked} &
     while :; do date +%N > {beat}; sleep 0.05; done
     """
     home.tool("work", script, grace="200ms")
@@ -178,21 +181,25 @@ def test_cancel_ends_the_whole_tree_of_a_tool(home: Home) -> None:
     session = home.new()
     run = home.detach(session, "x")
     home.wait_for_event(run, "tool.started")
-    while not beat.exists():
-        time.sleep(0.01)
-    assert len(home.marked(session)) >= 5
+    until(beat.exists, "its first beat")
+    until(lambda: len(home.marked(session)) >= 5 and _runs("sleep", unmarked), "all that it starts in the background")
     assert home.run("cancel", run, "--wait").code == 0
     assert home.marked(session) == []
     before = beat.read_text()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                assert (entry / "cmdline").read_bytes() != b"sleep\x0061.5\x00"
-            except OSError:
-                continue
+    assert not _runs("sleep", unmarked)
     assert home.status(run) == "cancelled"
     assert home.run("show", run).code == 0
     assert beat.read_text() == before
+
+
+def _runs(*command: str) -> bool:
+    """Whether a process with these arguments is there."""
+    wanted = "".join(f"{each}\0" for each in command).encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes() == wanted:
+                return True
+    return False
 
 
 def test_what_has_not_started_never_does(home: Home) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -500,10 +501,22 @@ def _lost(
 
 
 def _modes(root: Path) -> Iterator[str]:
-    for path in root.rglob("*"):
-        mode = stat.S_IMODE(path.lstat().st_mode)
-        if mode != (0o700 if path.is_dir() else 0o600):
-            yield f"{path} has mode {mode:o}"
+    for folder, folders, files in os.walk(root, onerror=_unless_gone):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                continue
+            mode = stat.S_IMODE(status.st_mode)
+            if mode != (0o700 if stat.S_ISDIR(status.st_mode) else 0o600):
+                yield f"{path} has mode {mode:o}"
+
+
+def _unless_gone(error: OSError) -> None:
+    # A command that goes on meanwhile moves what it has staged to its place, and removes what it has done with.
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _lines(path: Path, found: list[str]) -> Iterator[Doc]:
