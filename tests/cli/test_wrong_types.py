@@ -35,9 +35,9 @@ CONFIG = """\
 [agents.analyst]
 model = "scripted:script.json"
 """
-# What tells where something stands is not what it says: a line that names another run is another test's.
 # Sessions none of whose runs goes on.
 OVER = ("over", "fork")
+# What tells where something stands is not what it says: a line that names another run is another test's.
 PLACE = {"sessionId", "runId", "seq", "type"}
 
 
