@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from agentrun.store.reading import RunReader
     from agentrun.store.sessions import Said
 
-# What only the holder of a lease makes.
-_MADE_BY_EXECUTORS = (layout.LEASE, layout.REPORT, layout.DRAFT, layout.BLOBS)
+# What only the holder of a lease makes; a damaged lease that was put aside tells as much as it did in its place.
+_MADE_BY_EXECUTORS = (
+    layout.LEASE, layout.damaged_name(layout.LEASE, 0), layout.REPORT, layout.DRAFT, layout.BLOBS,
+)  # fmt: skip
 
 
 def trace_beyond(run_dir: RunReader, run: Run, said: Said | None) -> str | None:

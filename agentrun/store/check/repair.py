@@ -11,6 +11,7 @@ from agentrun.store.aside import keep_aside
 from agentrun.store.blobs import hash_of, is_digest
 from agentrun.store.check.conversation import look_at_session
 from agentrun.store.check.document import restore_document
+from agentrun.store.check.set_aside import set_aside
 from agentrun.store.log import Log
 from agentrun.store.redo import make_run_again, writing
 from agentrun.store.runs import RunDir
@@ -64,6 +65,8 @@ def _repair(writer: Writer, finding: Finding) -> None:
     run_id = finding.run_id
     if finding.kind is Kind.DAMAGED and finding.length is not None:
         _keep_aside(_log_of(writer.session, run_id), finding)
+    elif set_aside(writer, finding):
+        return
     elif finding.kind is Kind.KEY:
         _remember_keys(writer)
     elif finding.kind is Kind.RUN and run_id is not None:

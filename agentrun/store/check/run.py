@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from agentrun.errors import Denied, NewerFormat, TransitionRefused
+from agentrun.records.codec import check_replaceable
 from agentrun.records.event import Event
 from agentrun.records.finding import Finding, Kind
 from agentrun.records.run import Run, accepted_run
@@ -147,10 +148,17 @@ def look_at_blobs(parent: Directory, folder: str, names: Iterable[str]) -> Itera
 
 
 def _look_at_lease(run_dir: RunDir) -> Iterator[Finding]:
+    path = run_dir.directory.at(layout.LEASE)
     with suppress(Denied):  # what is no file is told already
-        if run_dir.directory.stat(layout.LEASE) is not None and run_dir.lease() is None:
-            path = run_dir.directory.at(layout.LEASE)
-            yield Finding(Kind.DAMAGED, path, "is no lease; the next executor writes its own")
+        data = run_dir.directory.read(layout.LEASE)
+        if data is None or run_dir.lease() is not None:
+            return
+        try:
+            check_replaceable(data, path)
+        except NewerFormat as error:
+            yield Finding(Kind.NEWER, path, error.message)
+            return
+        yield Finding(Kind.DAMAGED, path, "is no lease; the next executor writes its own")
 
 
 def _look_at_snapshot(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
