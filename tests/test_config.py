@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -280,6 +282,70 @@ def test_what_another_user_may_have_put_there_is_not_read(tmp_path: Path, kind: 
     (tmp_path / "accounts").rmdir()
     tmp_path.chmod(0o2775)
     assert load_config(str(path)).max_attempts == 7
+
+
+def test_what_everybody_may_write_is_not_read(tmp_path: Path) -> None:
+    """As ssh treats its own files: whoever can change it has commands executed as its reader. # covers promise 14"""
+    path = tmp_path / "my agent's.toml"
+    path.write_text("max_attempts = 7")
+    for mode in (0o600, 0o644, 0o664, 0o660, 0o444):
+        path.chmod(mode)
+        assert load_config(str(path)).max_attempts == 7
+    for mode in (0o666, 0o602, 0o777):
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match="everybody may write it") as raised:
+            load_config(str(path), optional=True)
+        (words, _, command) = raised.value.message.partition("; look at what it says, then: ")
+        assert (str(path)) in words or repr(str(path)) in words
+        with pytest.raises(ConfigError, match="everybody may write it"):
+            load_turns(str(path))
+        # What it says to type is what helps.
+        subprocess.run(["sh", "-c", command], check=True)
+        assert load_config(str(path)).max_attempts == 7
+    link = tmp_path / "link.toml"
+    link.symlink_to(path)  # has mode 777, which means nothing
+    assert load_config(str(link)).max_attempts == 7
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give things to other groups")
+def test_in_a_tree_s_root_a_group_of_others_may_not_write_it_either(tmp_path: Path) -> None:
+    """Where a user has a group of his own, that group writes (umask 002), and nobody else is in it."""
+    path = tmp_path / "agentrun.toml"
+    path.write_text("max_attempts = 7")
+    path.chmod(0o664)
+    (tmp_path / "accounts").mkdir()
+    assert load_config(str(path)).max_attempts == 7
+    os.chown(path, -1, 64002)
+    with pytest.raises(ConfigError, match=r"its group \(gid 64002\) may write it .mode 0664.*chmod go-w"):
+        load_config(str(path))
+    (tmp_path / "accounts").rmdir()
+    assert load_config(str(path)).max_attempts == 7
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give things to other users")
+@pytest.mark.parametrize("sticky", [0, stat.S_ISVTX])
+def test_a_directory_that_another_user_may_have_put_on_the_way_is_not_followed(tmp_path: Path, sticky: int) -> None:
+    """Where everybody may write, somebody else may have made the directory in which the file is. # covers promise 14"""
+    OTHER = 64002
+    public, mine, theirs = tmp_path / "public", tmp_path / "public" / "mine", tmp_path / "public" / "theirs"
+    for folder in (public, mine, theirs, mine / "deep"):
+        folder.mkdir()
+    public.chmod(0o777 | sticky)
+    os.chown(theirs, OTHER, OTHER)
+    for path in (mine / "deep" / "agentrun.toml", theirs / "agentrun.toml"):
+        path.write_text("max_attempts = 7")
+    assert load_config(str(mine / "deep" / "agentrun.toml")).max_attempts == 7
+    ways = [theirs, mine / "deep" / ".." / ".." / "theirs", mine / "absolute", mine / "relative"]
+    (mine / "absolute").symlink_to(theirs)
+    (mine / "relative").symlink_to("../theirs")
+    for way in ways:
+        with pytest.raises(ConfigError, match=f"public/theirs belongs to another user .uid {OTHER}.*--config"):
+            load_config(f"{way}/agentrun.toml")
+    os.lchown(mine / "relative", OTHER, OTHER)
+    public.chmod(0o755)
+    # Nobody else can have made anything there: whoever names another user's file has it.
+    for way in ways:
+        assert load_config(f"{way}/agentrun.toml").max_attempts == 7
 
 
 def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
