@@ -56,5 +56,9 @@ class EquippedAgent:
 
 
 def _collision(tools: Sequence[Tool]) -> str | None:
-    names = [tool.spec.name for tool in tools]
-    return next((name for name in names if names.count(name) > 1), None)
+    known: set[str] = set()
+    for name in (tool.spec.name for tool in tools):
+        if name in known:
+            return name
+        known.add(name)
+    return None

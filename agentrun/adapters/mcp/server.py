@@ -11,14 +11,19 @@ from typing import Any
 import anyio
 
 from agentrun.adapters.agents.held import Unusable
-from agentrun.adapters.mcp.transport import over
+from agentrun.adapters.mcp.transport import LINE_BYTES, LISTING_BYTES, over
 from agentrun.adapters.process import CannotStart, Peer, open_peer
+from agentrun.adapters.process.output import Lines
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
 from agentrun.config import McpConfig
 
 # Seconds until a server has said what it offers. One that is fetched from a package registry first takes its time.
 STARTING_SECONDS = 120.0
+
+# Tools that an agent may have of one server, and pages of its list that are asked for: one without end would fill the
+# memory and use up the run's time. A model that is told of a thousand tools finds none of them.
+MOST_TOOLS, MOST_PAGES = 1000, 1000
 
 # Seconds for a program whose output is over to end.
 ENDING_SECONDS = 1.0
@@ -59,19 +64,19 @@ class McpServer:
 
         from agentrun import __version__
 
-        peer = None
+        peer = lines = None
         if self.config.url is None:
             try:
                 peer = await stack.enter_async_context(self._open_peer())
             except CannotStart as error:
                 raise Unusable(str(error)) from error
-            streams = await stack.enter_async_context(over(peer))
+            read, write, lines = await stack.enter_async_context(over(peer))
         else:
-            streams = await stack.enter_async_context(self._over_http())
+            read, write = await stack.enter_async_context(self._over_http())
         us = Implementation(name="agentrun", version=__version__)
-        dispatcher: Any = JSONRPCDispatcher(*streams)
+        dispatcher: Any = JSONRPCDispatcher(read, write)
         session = await stack.enter_async_context(ClientSession(client_info=us, dispatcher=dispatcher))
-        return Connection(self.config, session, dispatcher, peer)
+        return Connection(self.config, session, dispatcher, peer, lines)
 
     def _open_peer(self) -> Any:
         config = self.config
@@ -116,39 +121,59 @@ def filled(text: str, environment: Mapping[str, str]) -> str:
 
 
 class Connection:
-    """A server that has been reached. `tools` are what it offers, in its own words.
+    """A server that has been reached. `tools` are what it offers of what the configuration lets through, in its
+    own words.
 
     `raw` is the layer below `session`, for what the library does not speak: calls that become tasks.
     """
 
-    def __init__(self, config: McpConfig, session: Any, raw: Any, peer: Peer | None) -> None:
+    def __init__(self, config: McpConfig, session: Any, raw: Any, peer: Peer | None, lines: Lines | None) -> None:
         self.config = config
         self.session = session
         self.raw = raw
         self.tools: list[Any] = []
         self.has_tasks = False
         self._peer = peer
+        self._lines = lines
         self._lost: str | None = None
 
     async def begin(self) -> None:
         """Shakes hands and asks for the tools. Raises Unusable."""
         from mcp import MCPError
-        from mcp_types import PaginatedRequestParams
         from pydantic import ValidationError
 
         try:
             hello = await self.session.initialize()
             tasks = hello.capabilities.tasks
             self.has_tasks = bool(tasks and tasks.requests and tasks.requests.tools and tasks.requests.tools.call)
-            cursor, is_more = None, True
-            while is_more:
-                page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-                self.tools += page.tools
-                cursor = page.next_cursor
-                is_more = cursor is not None
+            await self._list_tools()
         # RuntimeError: it speaks a version of the protocol that the library does not.
         except (MCPError, ValidationError, RuntimeError, OSError) as error:
-            raise Unusable(await self.why(str(error))) from error
+            is_too_long = self._lines is not None and self._lines.dropped > 0
+            said = f"it said more than {LISTING_BYTES >> 20} MiB at once, before its tools were known"
+            raise Unusable(await self.why(said if is_too_long else str(error))) from error
+        if self._lines is not None:
+            self._lines.limit = LINE_BYTES
+
+    async def _list_tools(self) -> None:
+        """Asks for one page of tools after the other, until there are all that are wanted."""
+        from mcp_types import PaginatedRequestParams
+
+        wanted, missing, cursor = self.config.tools, set(self.config.tools), None
+        for _ in range(MOST_PAGES):
+            page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            self.tools += [tool for tool in page.tools if not wanted or tool.name in wanted]
+            missing -= {tool.name for tool in page.tools}
+            if len(self.tools) > MOST_TOOLS:
+                raise self._too_long(f"more than {MOST_TOOLS} tools")
+            cursor = page.next_cursor
+            if cursor is None or (wanted and not missing):
+                return
+        raise self._too_long(f"more than {MOST_PAGES} pages of tools")
+
+    def _too_long(self, what: str) -> Unusable:
+        name = self.config.name
+        return Unusable(f'it offers {what}; name those that are needed: tools = ["..."] in [mcp.{name}]')
 
     @property
     def is_gone(self) -> bool:

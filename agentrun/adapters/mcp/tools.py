@@ -35,9 +35,8 @@ def exposed_name(server: str, tool: str) -> str:
 
 
 def tools_of(connection: Connection, on_progress: OnProgress) -> list[McpTool]:
-    """The tools that the configuration lets through. `on_progress` gets an operation and how far it has come."""
-    wanted = connection.config.tools
-    return [McpTool(connection, tool, on_progress) for tool in connection.tools if not wanted or tool.name in wanted]
+    """The tools of the connection. `on_progress` gets an operation and how far it has come."""
+    return [McpTool(connection, tool, on_progress) for tool in connection.tools]
 
 
 class McpTool:

@@ -13,6 +13,8 @@ from agentrun.adapters.process.output import Lines
 
 # A result may be that long. What is longer is no message that anybody could do something with.
 LINE_BYTES = 256 * 1024 * 1024
+# What comes before the tools are known. Nothing else happens while a message is read, and this takes about two seconds.
+LISTING_BYTES = 4 * 1024 * 1024
 
 
 class Broken(Exception):
@@ -20,19 +22,22 @@ class Broken(Exception):
 
 
 @asynccontextmanager
-async def over(peer: Peer) -> AsyncIterator[tuple[Any, Any]]:
-    """Streams of messages from and to `peer`. The first ends when the program ends or speaks no protocol any more."""
+async def over(peer: Peer) -> AsyncIterator[tuple[Any, Any, Lines]]:
+    """Streams of messages from and to `peer`. The first ends when the program ends or speaks no protocol any more.
+
+    The lines that messages come in have `LISTING_BYTES` at most, until the limit is changed.
+    """
+    lines = Lines(LISTING_BYTES)
     to_us, from_server = anyio.create_memory_object_stream[Any](0)
     to_server, from_us = anyio.create_memory_object_stream[Any](0)
     async with from_server, to_server, anyio.create_task_group() as group:
-        group.start_soon(_receive, peer, to_us)
+        group.start_soon(_receive, peer, to_us, lines)
         group.start_soon(_send, peer, from_us, to_us)
-        yield from_server, to_server
+        yield from_server, to_server, lines
         group.cancel_scope.cancel()
 
 
-async def _receive(peer: Peer, to_us: Any) -> None:
-    lines = Lines(LINE_BYTES)
+async def _receive(peer: Peer, to_us: Any, lines: Lines) -> None:
     async with to_us:
         while chunk := await peer.receive():
             lines.write(chunk)

@@ -76,13 +76,13 @@ class Tail:
 class Lines:
     """Lines without their newline, which alone ends one. Those that have content wait in `complete`.
 
-    `dropped` counts those that were longer than `limit` bytes.
+    `dropped` counts those that were longer than `limit` bytes, which may be changed as lines come.
     """
 
     def __init__(self, limit: int = LINE_BYTES) -> None:
         self.complete: deque[bytes] = deque()
         self.dropped = 0
-        self._limit = limit
+        self.limit = limit
         self._rest = bytearray()
         self._too_long = False
 
@@ -101,7 +101,7 @@ class Lines:
         self._rest, self._too_long = bytearray(), False
 
     def _extend(self, part: bytes) -> None:
-        self._too_long = self._too_long or len(self._rest) + len(part) > self._limit
+        self._too_long = self._too_long or len(self._rest) + len(part) > self.limit
         if self._too_long:
             self._rest.clear()
         else:

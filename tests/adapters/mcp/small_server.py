@@ -87,6 +87,12 @@ def call(params: dict[str, Any]) -> dict[str, Any] | None:
     raise AssertionError(params)
 
 
+def page(number: int, tools: int, pad: int = 0) -> dict[str, Any]:
+    """One of endlessly many pages, with so many tools that are described at such length."""
+    listed = [tool(f"t{number * tools + each}", title="x" * pad, **READ_ONLY) for each in range(tools)]
+    return {"tools": listed, "nextCursor": str(number + 1)}
+
+
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     match method:
         case "initialize":
@@ -99,6 +105,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
                 "serverInfo": {"name": "small", "version": "1"},
             }
         case "tools/list":
+            if "PAGES" in os.environ:
+                return page(int(params.get("cursor", 0)), **json.loads(os.environ["PAGES"]))
             # Two pages, the second one with one tool.
             last = params.get("cursor") == "2"
             return {"tools": TOOLS[-1:]} if last else {"tools": TOOLS[:-1], "nextCursor": "2"}

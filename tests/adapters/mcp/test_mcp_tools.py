@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from agentrun.adapters.agents.equipped import EquippedAgent
+from agentrun.adapters.agents.held import Held
 from agentrun.adapters.mcp import server, tools
 from agentrun.adapters.mcp.server import McpServer
 from agentrun.adapters.process.procfs import read_proc
@@ -175,6 +176,79 @@ def test_a_server_that_never_answers_fails_the_run(rig: Rig, monkeypatch: pytest
     monkeypatch.setattr(server, "STARTING_SECONDS", 0.1)
     stretch = rig.run(None, command="sleep", args=("1000",), grace=0.1)
     assert "did not answer within 0.1 s" in str(stretch.run.reason)
+
+
+@pytest.mark.parametrize(
+    ("pages", "says"),
+    [
+        ({"tools": 400}, "it offers more than 1000 tools"),
+        ({"tools": 1001}, "it offers more than 1000 tools"),
+        ({"tools": 0}, "it offers more than 7 pages of tools"),
+        ({"tools": 1, "pad": 5 << 20}, "it said more than 4 MiB at once"),
+    ],
+)
+def test_a_server_with_endless_tools_fails_the_run_and_says_what_to_do(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, pages: dict[str, int], says: str
+) -> None:
+    """# covers promise 16"""
+    monkeypatch.setattr(server, "MOST_PAGES", 7)
+    stretch = rig.run(None, env={"HEARD": str(rig.directory / "heard"), "PAGES": json.dumps(pages)}, grace=0.1)
+    assert stretch.run.status is RunStatus.FAILED
+    assert f"the MCP server 'small' cannot be used: {says}" in str(stretch.run.reason)
+    if "offers" in says:
+        assert 'tools = ["..."] in [mcp.small]' in str(stretch.run.reason)
+    assert rig.methods().count("tools/list") <= 7
+
+
+def test_of_endless_tools_those_that_are_named_are_found(rig: Rig) -> None:
+    pages = {"HEARD": str(rig.directory / "heard"), "PAGES": '{"tools": 600}'}
+
+    async def main() -> None:
+        async with rig.server(env=pages, tools=("t3", "t1300")).connected() as connection:
+            assert [tool.name for tool in connection.tools] == ["t3", "t1300"]
+
+    anyio.run(main)
+    # The next page was not asked for.
+    assert rig.methods().count("tools/list") == 3
+
+
+def test_a_stop_ends_a_server_that_lists_without_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    # covers A46
+    monkeypatch.setattr(server, "MOST_PAGES", 1 << 60)
+    pages = {"HEARD": str(rig.directory / "heard"), "PAGES": '{"tools": 0}'}
+
+    async def main() -> None:
+        held = Held(rig.server(env=pages, grace=0.1).connected)
+        async with anyio.create_task_group() as group:
+            group.start_soon(held.hold)
+            while not (rig.directory / "heard").exists() or rig.methods().count("tools/list") < 5:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            held.let_go()
+
+    anyio.run(main)
+    one = read_proc(rig.heard[0]["pid"])
+    assert one is None or not one.alive
+
+
+class Name(str):
+    """A name that counts how often one is compared with another."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_many_tools_are_not_compared_each_with_each(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes the square of their number keeps a cancel and the time limit waiting."""
+    monkeypatch.setattr(Name, "compared", 0)
+    many = tuple(FakeTool(Name(f"t{number}"), outcomes()) for number in range(1000))
+    assert rig.run(None, own=many).run.status is RunStatus.COMPLETED
+    assert Name.compared < 10 * len(many)
 
 
 def test_what_a_server_prints_besides_the_protocol_is_passed_over(rig: Rig) -> None:
