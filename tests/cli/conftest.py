@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,10 +27,11 @@ T = TypeVar("T")
 Doc = dict[str, Any]
 
 # Longer than anything takes on a busy machine; nothing waits for it to pass.
-PATIENCE = 30.0
+PATIENCE = 90.0
 AGENTRUN = (sys.executable, "-m", "agentrun")
-# What a shell script that stands as a tool says to be let go on: it waits for a file, which the test makes.
-_GATE = 'while [ ! -e "{path}" ]; do sleep 0.02; done'
+# What a shell script that stands as a tool says to be let go on: it notes that it has come so far, and waits for a
+# file, which the test makes.
+_GATE = 'echo >>"{path}.reached"; while [ ! -e "{path}" ]; do sleep 0.02; done'
 
 # Runs the command lines of a file one after the other, each between a line with its number and one with its code.
 _DRIVER = """
@@ -53,6 +55,19 @@ def until(look: Callable[[], T], what: str = "what the test waits for", patience
             return found
         assert time.monotonic() < deadline, f"{what} did not come"
         time.sleep(0.01)
+
+
+def state(pid: int) -> str:
+    """The letter that proc_pid_stat(5) has for a process; nothing if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, whoever has taken notice of that."""
+    return state(pid) in ("", "Z")
 
 
 class Result(NamedTuple):
@@ -257,7 +272,7 @@ class Home:
 
     def model(self, *turns: Doc) -> None:
         """The turns of the scripted model."""
-        (self.path / "script.json").write_text(json.dumps({"turns": turns}), encoding="utf-8")
+        _replace(self.path / "script.json", json.dumps({"turns": turns}))
         self._write_config()
 
     def tool(self, name: str, script: str, **settings: object) -> None:
@@ -269,8 +284,16 @@ class Home:
         self._write_config()
 
     def gate(self, name: str = "gate") -> str:
-        """A line of shell that waits until `open_gate`."""
+        """A line of shell that waits until `open_gate`. `at_gate` waits for a tool to come to it."""
         return _GATE.format(path=self.path / name)
+
+    def at_gate(self, count: int = 1, name: str = "gate") -> None:
+        """Waits until tools have come to a gate, `count` times in all: they are there, and heed what stands before it.
+
+        The event `tool.started` says that a tool is about to be begun; its process may come long after that.
+        """
+        reached = self.path / f"{name}.reached"
+        until(lambda: reached.exists() and reached.read_bytes().count(b"\n") >= count, f"a tool at its {name}")
 
     def open_gate(self, name: str = "gate") -> None:
         (self.path / name).touch()
@@ -288,7 +311,7 @@ class Home:
             self._agent,
         ]
         text = "\n".join([self._top, *agent, *self._tools.values()])
-        self.config.write_text(text + "\n", encoding="utf-8")
+        _replace(self.config, text + "\n")
 
     # Commands.
 
@@ -379,6 +402,12 @@ class Home:
         assert sent.code == 0, sent.said
         return sent.text.strip()
 
+    def ask_to_stop(self, run: str, *arguments: str) -> None:
+        """Cancels a run without waiting for its end; it may be over all the same by the time that the command looks."""
+        asked = self.run("cancel", run, *arguments, "--json")
+        assert asked.docs, asked.said
+        assert asked.code == {"cancelled": 0}.get(asked.docs[0]["status"], 6)
+
     # What is on disk.
 
     @property
@@ -413,6 +442,8 @@ class Home:
         return dict(shown.docs[0]["run"])
 
     def wait_for_event(self, run: str, kind: str, count: int = 1) -> list[Doc]:
+        """Those events, once there are so many. One says what will be done: for what is there, wait for that itself."""
+
         def look() -> list[Doc]:
             path = self.run_dir(run) / "operations.jsonl"
             found = self.events(run, kind) if path.exists() else []
@@ -428,10 +459,27 @@ class Home:
         acquired = self.wait_for_event(run, "run.lease_acquired")
         return int(acquired[-1]["payload"]["owner"]["pid"])
 
+    def suspend(self, run: str, pid: int) -> None:
+        """Stops the executor `pid` of a run, at a moment at which it does not hold the session's lock."""
+        session = os.open(self.session_dir(run), os.O_RDONLY)
+        try:
+            fcntl.flock(session, fcntl.LOCK_EX)
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda: state(pid) == "T", "the executor standing still")
+        finally:
+            os.close(session)
+
     def marked(self, session: str = "") -> list[int]:
-        """The processes that the runs of this root have left on this machine."""
+        """The processes that the runs of this root have left on this machine: those of their tools.
+
+        One that has just been started carries the mark only once it is the tool's program, see `at_gate`.
+        """
+        return self._with_mark(f"AGENTRUN_SESSION={session}")
+
+    def _with_mark(self, mark: str) -> list[int]:
+        """The processes with this root and with a variable that begins like `mark`."""
         found = []
-        marks = [f"AGENTRUN_ROOT={self.root}".encode(), f"AGENTRUN_SESSION={session}".encode()]
+        root = f"AGENTRUN_ROOT={self.root}".encode()
         for entry in os.scandir("/proc"):
             if not entry.name.isdigit():
                 continue
@@ -439,7 +487,7 @@ class Home:
                 environment = Path(entry.path, "environ").read_bytes()
             except OSError:
                 continue
-            if marks[0] in environment.split(b"\0") and marks[1] in environment:
+            if root in environment.split(b"\0") and mark.encode() in environment:
                 found.append(int(entry.name))
         return found
 
@@ -450,12 +498,18 @@ class Home:
                 continue
             with each.process:
                 each.process.kill()
-        # Executors that a failed test left behind, and their tools.
-        for pid in self.marked():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        # Executors that are still at work, as those of a failed test, before the tools that they would go on without.
+        for mark in ("AGENTRUN_DETACHED_RUN=", "AGENTRUN_SESSION="):
+            for pid in self._with_mark(mark):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes a file that a run which goes on may be reading: it finds the old text or the new one."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
 
 
 def _lines(path: Path) -> list[Doc]:

@@ -60,10 +60,10 @@ def test_a_report_that_never_passes_is_never_delivered(home: Home) -> None:
 
 
 def test_a_cancel_ends_a_check_with_all_it_started(home: Home) -> None:
-    checked_by(home, f"setsid sleep 600 & touch {home.path}/started; sleep 600")
+    checked_by(home, f"setsid sleep 600 & {home.gate()}")
     session = home.new()
     run = home.detach(session, "x")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     assert home.run("cancel", run, "--wait").code == 0
     assert checks_of(home, run) == [("op-2", "cancelled")]
     assert home.marked(session) == []
@@ -75,7 +75,7 @@ def test_a_follow_up_over_a_check_is_answered_before_the_end(home: Home) -> None
     home.model({"text": "one"}, {"ifContains": "more", "text": "one and more"})
     session = home.new()
     run = home.detach(session, "x")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     assert home.run("send", run, "more", "--detach").code == 0
     home.open_gate()
     home.wait_for_status(run, "completed")
@@ -87,7 +87,7 @@ def test_a_run_that_dies_over_a_check_has_delivered_nothing(home: Home) -> None:
     checked_by(home, home.gate())
     session = home.new()
     run = home.detach(session, "x")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     os.kill(home.executor(run), signal.SIGKILL)
     assert home.run("cancel", run, "--wait").code == 0
     assert checks_of(home, run) == [("op-2", "open")]
@@ -135,7 +135,7 @@ def test_a_check_that_the_user_cancels_has_not_been_passed(home: Home) -> None:
     home.model({"text": "one"}, {"text": "again"})
     session = home.new()
     run = home.detach(session, "x")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     assert home.run("cancel", run, "--op", "op-2", "--wait").code == 0
     home.wait_for_status(run, "completed")
     assert checks_of(home, run) == [("op-2", "cancelled"), ("op-4", "succeeded")]

@@ -17,7 +17,10 @@ Home = Any
 pytestmark = pytest.mark.slow
 
 SUMMARY = {"ifContains": "Summarise", "text": "they talked about lamps"}
-SLOWLY = SUMMARY | {"text": "they talked about lamps, and about much more " * 20, "delayMs": 20}
+# Longer than any test waits: whoever lets it be summarised fails.
+FOR_EVER = SUMMARY | {"delayMs": 60_000}
+# Time to suspend its executor, and to let it go on.
+SLOWLY = SUMMARY | {"delayMs": 1000}
 
 
 def summary_of(home: Home, session: str) -> dict[str, Any]:
@@ -77,11 +80,14 @@ def test_while_it_goes_on_prompts_are_refused_and_follow_ups_are_answered_after_
     assert home.run("compact", session, "--detach").text == f"{session}/run-2\n"
     run = f"{session}/run-2"
     home.wait_for_event(run, "model.request.started")
+    executor = home.executor(run)
+    home.suspend(run, executor)
     assert home.status(run) == "compacting"
     refused = home.run("send", session, "another thing", "--mode", "prompt")
     assert refused.code == 7
     assert "compacting" in refused.said
     assert home.run("send", session, "and chairs?", "--detach").text == f"{run}\n"
+    os.kill(executor, signal.SIGCONT)
     home.wait_for_status(run, "completed")
     types = [event["type"] for event in home.events(run)]
     assert types.index("input.delivered") > types.index("run.compacted")
@@ -89,7 +95,7 @@ def test_while_it_goes_on_prompts_are_refused_and_follow_ups_are_answered_after_
 
 
 def test_a_cancel_ends_it_and_changes_nothing(home: Home) -> None:
-    session = talked(home, SLOWLY)
+    session = talked(home, FOR_EVER)
     run = home.run("compact", session, "--detach").text.strip()
     home.wait_for_event(run, "model.request.started")
     assert home.run("cancel", run, "--wait").code == 0
@@ -104,7 +110,7 @@ def test_one_that_dies_leaves_the_summary_that_was_there(home: Home) -> None:
     assert home.run("compact", session).code == 0
     before = (home.session_dir(session) / "summary.json").read_bytes()
     assert home.run("send", session, "and chairs?").code == 0
-    home.model(SLOWLY, {"text": "a report"})
+    home.model(FOR_EVER, {"text": "a report"})
     run = home.run("compact", session, "--detach").text.strip()
     home.wait_for_event(run, "model.request.started")
     os.kill(home.executor(run), signal.SIGKILL)
@@ -114,15 +120,15 @@ def test_one_that_dies_leaves_the_summary_that_was_there(home: Home) -> None:
 
 def test_a_run_that_is_lost_while_it_summarises_is_recovered_and_goes_on(home: Home, until: Any) -> None:
     # covers A58 A61 B33
-    session = talked(home, SLOWLY, SUMMARY)
+    session = talked(home, FOR_EVER)
     run = home.run("compact", session, "--detach").text.strip()
     home.wait_for_event(run, "model.request.started")
     os.kill(home.executor(run), signal.SIGKILL)
     until(lambda: home.view(run)["executor"] == "lost", "its executor is gone")
     assert home.view(run)["status"] == "reconciling"
+    home.model(SUMMARY, {"text": "a report"})
     assert home.run("recover").code == 0
     home.wait_for_status(run, "completed")
-    # The script counts the reply that was cut off as used.
     assert summary_of(home, session)["covers"] == {"messageSeq": 2, "runId": None, "eventSeq": None}
     assert summary_of(home, session)["by"]["runId"] == "run-2"
     statuses = [event["payload"]["status"] for event in home.events(run, "model.request.finished")]
@@ -192,8 +198,8 @@ def test_a_summary_never_covers_what_has_reached_nobody(home: Home) -> None:
     home.settings(agent="compact_above_tokens = 5")
     home.model({"ifContains": "wait", "calls": [{"name": "wait"}]}, *[SUMMARY] * 9, {"text": "a report about lamps"})
     session = home.new()
-    first = home.detach(session, "wait for the gate please")
-    home.wait_for_event(first, "tool.started")
+    home.detach(session, "wait for the gate please")
+    home.at_gate()
     queued = home.run("send", session, "later on", "--if-busy", "queue", "--detach").text.strip()
     urgent = home.run("send", session, "at once", "--if-busy", "interrupt", "--detach").text.strip()
     home.wait_for_status(urgent, "completed")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from agentrun.store.disk import Directory
 from agentrun.store.liveness import still_fenced
 from agentrun.store.locks import lock_holder
 from agentrun.store.redo import writing
+from tests.cli.conftest import is_gone, state, until
 
 Home = Any
-Until = Callable[..., Any]
 
 pytestmark = pytest.mark.slow
 NOT_OVER, FENCED = 6, 12
@@ -39,7 +38,7 @@ def working(home: Home) -> str:
 
 
 @pytest.fixture
-def in_container(home: Home, working: str, until: Until) -> Iterator[subprocess.Popen[bytes]]:
+def in_container(home: Home, working: str) -> Iterator[subprocess.Popen[bytes]]:
     """An executor in a container: its number means nothing outside."""
     try:
         subprocess.run([*CONTAINER, "true"], check=True, capture_output=True)
@@ -47,28 +46,27 @@ def in_container(home: Home, working: str, until: Until) -> Iterator[subprocess.
         pytest.skip("no namespaces of one's own here")
     argv = [*CONTAINER, *home.argv("send", working, "go")]
     with subprocess.Popen(argv, env=home.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        until((home.path / "effects").exists, "its tool is at work")
+        home.at_gate()
         yield process
         process.kill()
 
 
-def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def freeze(home: Home, run: str, pid: int, until: Until) -> None:
-    """Stops `pid`, the executor of `run`, not while it holds the session's lock, and waits until its lease is over."""
-    session = os.open(home.session_dir(run), os.O_RDONLY)
-    try:
-        fcntl.flock(session, fcntl.LOCK_EX)
-        os.kill(pid, signal.SIGSTOP)
-        until(lambda: state(pid) == "T", "it stands still")
-    finally:
-        os.close(session)
+def freeze(home: Home, run: str, pid: int) -> None:
+    """Stops `pid`, the executor of `run`, and waits until its lease is over."""
+    home.suspend(run, pid)
     until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+
+
+def begun(home: Home, session: str) -> tuple[str, int]:
+    """A detached run whose tool is at work, and its executor."""
+    run = home.detach(session, "go")
+    home.at_gate()
+    return run, home.executor(run)
+
+
+def with_longer_leases(home: Home) -> None:
+    """From now on: who goes on with the run is not to be taken for frozen, however busy the machine is."""
+    home.settings(top='lease = "10m"')
 
 
 def elsewhere(home: Home, run: str) -> None:
@@ -99,13 +97,14 @@ def recovered(home: Home, code: int = 0) -> list[str]:
 
 # covers A59 A63 B33 B34 B35 B36 B37
 def test_one_in_another_container_is_fenced_out_and_leaves_when_it_wakes_up(
-    home: Home, working: str, in_container: subprocess.Popen[bytes], until: Until
+    home: Home, working: str, in_container: subprocess.Popen[bytes]
 ) -> None:
     run = f"{working}/run-1"
     (pid,) = map(int, Path(f"/proc/{in_container.pid}/task/{in_container.pid}/children").read_text().split())
-    freeze(home, run, pid, until)
+    freeze(home, run, pid)
+    with_longer_leases(home)
     assert recovered(home) == ["continued"]
-    home.wait_for_event(run, "tool.started", count=2)
+    home.at_gate(2)
     # The old one has the lock and does nothing; the lease shows that the new one is at work.
     assert (state(pid), holder_of(home, run)) == ("T", pid)
     view = home.view(run)
@@ -124,45 +123,45 @@ def test_one_in_another_container_is_fenced_out_and_leaves_when_it_wakes_up(
 
 
 # covers B33 B37
-def test_a_run_ends_while_the_one_that_was_fenced_out_has_the_lock(home: Home, working: str, until: Until) -> None:
-    run = home.detach(working, "go")
-    home.wait_for_event(run, "tool.started")
-    pid = home.executor(run)
-    freeze(home, run, pid, until)
+def test_a_run_ends_while_the_one_that_was_fenced_out_has_the_lock(home: Home, working: str) -> None:
+    run, pid = begun(home, working)
+    freeze(home, run, pid)
     elsewhere(home, run)
+    with_longer_leases(home)
     crowd = [home.start("recover", "--json") for _ in range(4)]
     assert [doc["outcome"] for each in crowd for doc in each.end().docs] == ["continued"]
+    home.at_gate(2)
+    second = home.executor(run)
     home.open_gate()
     home.wait_for_status(run, "completed")
+    until(lambda: is_gone(second), "all that it has to write being written")
     before = contents(home, run)
     # The session goes on: the next run has a directory of its own.
     assert home.run("send", working, "again").code == 0
     os.kill(pid, signal.SIGCONT)
-    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    until(lambda: is_gone(pid), "it leaves")
     assert contents(home, run) == before
 
 
 # covers A58 A63
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_who_took_over_without_the_lock_and_goes_is_replaced(
-    number: int, home: Home, working: str, until: Until
-) -> None:
-    run = home.detach(working, "go")
-    home.wait_for_event(run, "tool.started")
-    pid = home.executor(run)
-    freeze(home, run, pid, until)
+def test_who_took_over_without_the_lock_and_goes_is_replaced(number: int, home: Home, working: str) -> None:
+    run, pid = begun(home, working)
+    freeze(home, run, pid)
     elsewhere(home, run)
     if number == signal.SIGKILL:
-        home.settings(top='lease = "10m"')
+        with_longer_leases(home)
     assert recovered(home) == ["continued"]
-    home.wait_for_event(run, "tool.started", count=2)
+    home.at_gate(2)
     second = home.executor(run)
-    os.kill(second, number)
     # No lock tells that it is dead, and its lease has minutes to go: its number does. One that is frozen is watched.
-    seen = "lost" if number == signal.SIGKILL else "frozen"
-    until(lambda: home.view(run)["executor"] == seen, f"it is {seen}")
+    if number == signal.SIGKILL:
+        os.kill(second, number)
+        until(lambda: home.view(run)["executor"] == "lost", "it is lost")
+    else:
+        freeze(home, run, second)
     assert recovered(home) == ["continued"]
-    assert state(second) in ("", "Z")
+    assert is_gone(second)
     home.open_gate()
     home.wait_for_status(run, "completed")
     assert [event["payload"]["attempt"] for event in home.events(run, "run.lease_acquired")] == [1, 1, 2, 2, 3]
@@ -170,17 +169,15 @@ def test_who_took_over_without_the_lock_and_goes_is_replaced(
 
 
 @pytest.mark.parametrize("changed", ["bootId", "pidNamespace"])
-def test_of_one_that_is_not_of_here_the_lease_alone_tells(changed: str, home: Home, working: str, until: Until) -> None:
+def test_of_one_that_is_not_of_here_the_lease_alone_tells(changed: str, home: Home, working: str) -> None:
     """Its number means nothing here, so that nobody has it proves nothing."""
-    run = home.detach(working, "go")
-    home.wait_for_event(run, "tool.started")
-    pid = home.executor(run)
-    freeze(home, run, pid, until)
+    run, pid = begun(home, working)
+    freeze(home, run, pid)
     elsewhere(home, run)
     assert recovered(home) == ["continued"]
-    home.wait_for_event(run, "tool.started", count=2)
+    home.at_gate(2)
     second = home.executor(run)
-    freeze(home, run, second, until)
+    freeze(home, run, second)
     path = home.run_dir(run) / "lease.json"
     lease = json.loads(path.read_bytes())
     lease["owner"] |= {"startTime": 1} | {changed: "another" if changed == "bootId" else 1}
@@ -190,25 +187,21 @@ def test_of_one_that_is_not_of_here_the_lease_alone_tells(changed: str, home: Ho
         os.kill(each, signal.SIGKILL)
 
 
-def test_a_cancel_that_waits_winds_it_down_in_its_stead(home: Home, working: str, until: Until) -> None:
-    run = home.detach(working, "go")
-    home.wait_for_event(run, "tool.started")
-    pid = home.executor(run)
-    freeze(home, run, pid, until)
+def test_a_cancel_that_waits_winds_it_down_in_its_stead(home: Home, working: str) -> None:
+    run, pid = begun(home, working)
+    freeze(home, run, pid)
     elsewhere(home, run)
     assert home.run("cancel", run, "--wait").code == 0
     assert (home.view(run)["status"], state(pid)) == ("cancelled", "T")
     before = contents(home, run)
     os.kill(pid, signal.SIGCONT)
-    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    until(lambda: is_gone(pid), "it leaves")
     assert contents(home, run) == before
 
 
-def test_resume_goes_on_in_this_terminal(home: Home, working: str, until: Until) -> None:
-    run = home.detach(working, "go")
-    home.wait_for_event(run, "tool.started")
-    pid = home.executor(run)
-    freeze(home, run, pid, until)
+def test_resume_goes_on_in_this_terminal(home: Home, working: str) -> None:
+    run, pid = begun(home, working)
+    freeze(home, run, pid)
     elsewhere(home, run)
     home.open_gate()
     done = home.run("resume", run)
@@ -217,38 +210,33 @@ def test_resume_goes_on_in_this_terminal(home: Home, working: str, until: Until)
 
 
 # covers A60 A61
-def test_a_denial_of_its_write_counts_only_once_it_is_dead(home: Home, until: Until) -> None:
+def test_a_denial_of_its_write_counts_only_once_it_is_dead(home: Home) -> None:
     """What it was about to send may still be sent: a probe that says "not done" says nothing about later."""
     home.settings(top='lease = "1s"')
     denial = ["/bin/sh", "-c", 'echo \'{"status": "failed"}\'']
     home.tool("export", home.gate(), effect="write", approve="auto", probe=denial)
     home.model({"calls": [{"name": "export"}]}, {"text": "the report"})
-    run = str(home.detach(home.new(), "go"))
-    home.wait_for_event(run, "tool.started")
-    pid = home.executor(run)
-    freeze(home, run, pid, until)
+    run, pid = begun(home, home.new())
+    freeze(home, run, pid)
     elsewhere(home, run)
     for _ in range(2):
         assert recovered(home, NOT_OVER) == ["left"]
         (unknown,) = home.view(run)["unresolvedOperations"]
         assert unknown["status"] == "unknown"
     os.kill(pid, signal.SIGKILL)
-    until(lambda: state(pid) in ("", "Z"), "it is dead")
+    until(lambda: is_gone(pid), "it is dead")
     assert recovered(home) == ["continued"]
     home.wait_for_status(run, "completed")
     (settled,) = home.events(run, "operation.reconciled")[-1:]
     assert settled["payload"]["status"] == "failed"
 
 
-def test_a_lease_that_is_passed_on_keeps_others_away_and_is_taken_once(home: Home, working: str, until: Until) -> None:
+def test_a_lease_that_is_passed_on_keeps_others_away_and_is_taken_once(home: Home, working: str) -> None:
     """No lock can be handed to the process that is to go on; without the lease a second one would be started."""
-    run = home.detach(working, "go")
-    home.wait_for_event(run, "tool.started")
-    pid = home.executor(run)
-    freeze(home, run, pid, until)
+    run, pid = begun(home, working)
+    freeze(home, run, pid)
     elsewhere(home, run)
-    # This process has the lease next: long enough for a busy machine.
-    home.settings(top='lease = "10m"')
+    with_longer_leases(home)
     account = home.session_dir(run).parent.parent.name
     place = Options(root=str(home.root), account=account).place()
     session = place.tree.session(working)

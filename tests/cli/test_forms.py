@@ -69,7 +69,7 @@ def test_what_joins_a_run_prints_run_number_and_kind(home: Home, until: Until) -
     home.model({"calls": [{"name": "wait"}]}, {"text": "the report of another"}, {"text": "and of follow-ups"})
     session = home.new()
     run = home.detach(session, "analyse")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
 
     steered = home.run("steer", session, "only new products")
     assert (steered.code, steered.out, steered.err) == (0, f"{run} 2 steer\n".encode(), b"")

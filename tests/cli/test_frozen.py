@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from agentrun.store.disk import Directory
 from agentrun.store.locks import lock_holder
 from agentrun.store.redo import writing
 from agentrun.store.tree import Tree
+from tests.cli.conftest import is_gone, state, until
 
 Home = Any
-Until = Callable[..., Any]
 
 pytestmark = pytest.mark.slow
 NOT_OVER, CONFLICT = 6, 7
@@ -65,42 +64,28 @@ def container() -> list[str]:
     return CONTAINER
 
 
-@pytest.fixture
-def working(home: Home) -> str:
-    """A run whose tool waits for the gate; its lease is short."""
-    home.settings(top='lease = "1s"')
+def begun(home: Home, lease: str) -> str:
+    """A detached run whose tool waits at the gate."""
+    home.settings(top=f'lease = "{lease}"')
     home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows", retries=3)
     home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
     run = str(home.detach(home.new(), "go"))
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     return run
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+@pytest.fixture
+def working(home: Home) -> str:
+    """Such a run whose lease is short."""
+    return begun(home, lease="1s")
 
 
-def freeze(home: Home, run: str, until: Until) -> int:
-    """Stops the executor of a run, not while it holds the session's lock, and waits until its lease has run out."""
+def freeze(home: Home, run: str) -> int:
+    """Stops the executor of a run, and waits until its lease has run out."""
     pid = int(home.executor(run))
-    with locked(home.session_dir(run)):
-        os.kill(pid, signal.SIGSTOP)
-        until(lambda: state(pid) == "T", "it stands still")
+    home.suspend(run, pid)
     until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
     return pid
-
-
-def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
 
 
 def marked(home: Home, run: str) -> list[int]:
@@ -122,24 +107,22 @@ def goes_on(home: Home, run: str) -> None:
 
 
 # covers A59 A63 B33 B34
-def test_a_rival_ends_a_frozen_executor_and_its_tools_and_the_run_goes_on(
-    home: Home, working: str, until: Until
-) -> None:
-    pid = freeze(home, working, until)
+def test_a_rival_ends_a_frozen_executor_and_its_tools_and_the_run_goes_on(home: Home, working: str) -> None:
+    pid = freeze(home, working)
     tools = marked(home, working)
     done = home.run("recover", "--json")
     assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
-    assert state(pid) in ("", "Z")
+    assert is_gone(pid)
     assert tools
-    assert not [tool for tool in tools if state(tool) not in ("", "Z")]
+    assert all(map(is_gone, tools))
     goes_on(home, working)
     assert [event["generation"] for event in home.events(working, "run.lease_acquired")] == [1, 2, 3]
 
 
-def test_one_that_wakes_up_while_it_is_watched_goes_on_in_its_generation(
-    home: Home, working: str, until: Until
-) -> None:
-    pid = freeze(home, working, until)
+def test_one_that_wakes_up_while_it_is_watched_goes_on_in_its_generation(home: Home) -> None:
+    # It has to renew its lease while it is watched, on a busy machine too.
+    working = begun(home, lease="3s")
+    pid = freeze(home, working)
     session, _, run_id = working.partition("/")
     run_dir = Tree(str(home.root), home.session_dir(working).parent.parent.name).session(session).run(run_id)
     assert Vigil().seconds_left(run_dir) > 0, "a lease that has run out says nothing to who sees it for the first time"
@@ -153,14 +136,14 @@ def test_one_that_wakes_up_while_it_is_watched_goes_on_in_its_generation(
 
 
 # covers A58 A63
-def test_who_waits_for_a_suspended_one_is_told_so_once_and_what_to_type(home: Home, working: str, until: Until) -> None:
+def test_who_waits_for_a_suspended_one_is_told_so_once_and_what_to_type(home: Home, working: str) -> None:
     files = [home.path / "said-by-wait", home.path / "said-by-show"]
     for file in files:
         file.touch()
     with files[0].open("ab") as first, files[1].open("ab") as second:
         waiting = [home.start("wait", working, stderr=first), home.start("show", "-f", working, stderr=second)]
     waiting.append(home.start("wait", working, "--json"))
-    pid = freeze(home, working, until)
+    pid = freeze(home, working)
     view = home.view(working)
     assert view["late"] == {"cause": "suspended", "owner": view["late"]["owner"], "pid": pid, "keeper": None}
     assert "executor suspended" in home.run("ls").text
@@ -168,10 +151,12 @@ def test_who_waits_for_a_suspended_one_is_told_so_once_and_what_to_type(home: Ho
     seen.wait_for(f"kill -CONT {pid}")
     for file in files:
         # On a busy machine its lease may have run out before: then that was told first.
-        until(lambda file=file: f"its executor (pid {pid}) is suspended" in file.read_text(), "it is told")
-        said = file.read_text()
-        assert f"let it go on with: kill -CONT {pid}\n" in said
-        assert f"agentrun resume {working}\n" in said
+        told = (
+            f"its executor (pid {pid}) is suspended",
+            f"let it go on with: kill -CONT {pid}\n",
+            f"agentrun resume {working}\n",
+        )
+        until(lambda file=file, told=told: all(words in file.read_text() for words in told), "it is told")
     os.kill(pid, signal.SIGCONT)
     home.open_gate()
     home.wait_for_status(working, "completed")
@@ -181,13 +166,13 @@ def test_who_waits_for_a_suspended_one_is_told_so_once_and_what_to_type(home: Ho
 
 
 @contextmanager
-def frozen_in_the_lock(home: Home, until: Until, *before: str) -> Iterator[tuple[str, int]]:
+def frozen_in_the_lock(home: Home, *before: str) -> Iterator[tuple[str, int]]:
     """A run whose executor stands still with the session's lock, and its number here; `before` begins its container."""
     home.settings(top='lease = "1s"')
     session = home.new()
     run = str(home.detach(session, "go"))
     pid = home.executor(run)
-    until(lambda: state(pid) in ("", "Z"), "its executor has left")
+    until(lambda: is_gone(pid), "its executor has left")
     prompt = json.loads((home.session_dir(session) / "messages.jsonl").read_text().splitlines()[0])
     prompt |= {"seq": 3, "runId": "run-2"}
     with (home.session_dir(session) / "messages.jsonl").open("a") as file:
@@ -195,18 +180,20 @@ def frozen_in_the_lock(home: Home, until: Until, *before: str) -> Iterator[tuple
     account = home.session_dir(session).parent.parent.name
     argv = [*before, sys.executable, "-c", FROZEN_IN_THE_LOCK, str(home.root), account, session, "run-2"]
     with subprocess.Popen(argv, env=home.env) as process:
-        run = f"{session}/run-2"
-        until((home.run_dir(run) / "lease.json").exists, "its executor has it")
-        with closing(Directory.root(str(home.session_dir(session)))) as directory:
-            pid = until(lambda: lock_holder(directory), "it has the lock")
-        until(lambda: state(pid) == "T", "it stands still")
-        until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
-        yield run, pid
-        process.kill()
+        try:
+            run = f"{session}/run-2"
+            until((home.run_dir(run) / "lease.json").exists, "its executor has it")
+            with closing(Directory.root(str(home.session_dir(session)))) as directory:
+                pid = until(lambda: lock_holder(directory), "it has the lock")
+            until(lambda: state(pid) == "T", "it stands still")
+            until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+            yield run, pid
+        finally:
+            process.kill()
 
 
-def test_one_that_is_frozen_in_the_sessions_lock_is_named_and_then_ended(home: Home, until: Until) -> None:
-    with frozen_in_the_lock(home, until) as (run, pid):
+def test_one_that_is_frozen_in_the_sessions_lock_is_named_and_then_ended(home: Home) -> None:
+    with frozen_in_the_lock(home) as (run, pid):
         refused = home.run("send", run.partition("/")[0], "more", "--json")
         assert refused.code == CONFLICT
         assert f"(pid {pid})" in refused.error["message"]
@@ -218,23 +205,23 @@ def test_one_that_is_frozen_in_the_sessions_lock_is_named_and_then_ended(home: H
 
 # covers A59 A63 B34
 def test_one_that_is_frozen_in_the_lock_in_a_container_is_ended_from_outside_of_it(
-    home: Home, container: list[str], until: Until
+    home: Home, container: list[str]
 ) -> None:
     """Its number in the container means nothing here, but the kernel names it: by the lock that it holds."""
-    with frozen_in_the_lock(home, until, *container, "sh", "-c", '"$@"; exit $?', "sh") as (run, pid):
+    with frozen_in_the_lock(home, *container, "sh", "-c", '"$@"; exit $?', "sh") as (run, pid):
         assert json.loads((home.run_dir(run) / "lease.json").read_bytes())["owner"]["pid"] != pid
         done = home.run("recover", "--json")
         assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
-        assert state(pid) in ("", "Z")
+        assert is_gone(pid)
     home.wait_for_status(run, "completed")
 
 
 # covers A59 A61 A63 B34
 def test_one_that_is_frozen_in_the_lock_elsewhere_is_waited_for_and_then_named(
-    home: Home, container: list[str], until: Until
+    home: Home, container: list[str]
 ) -> None:
     """Nobody can fence it out without that lock, nor end it from here: the run stays, and it is said who has it."""
-    with frozen_in_the_lock(home, until) as (run, pid):
+    with frozen_in_the_lock(home) as (run, pid):
         change_lease(home, run, bootId="another")
         before = home.events(run)
         # With process numbers of its own first; then where the kernel names the one that has the lock.
@@ -254,28 +241,26 @@ def test_one_that_is_frozen_in_the_lock_elsewhere_is_waited_for_and_then_named(
     home.wait_for_status(run, "completed")
 
 
-def test_a_cancel_that_waits_ends_a_frozen_executor(home: Home, working: str, until: Until) -> None:
-    pid = freeze(home, working, until)
+def test_a_cancel_that_waits_ends_a_frozen_executor(home: Home, working: str) -> None:
+    pid = freeze(home, working)
     done = home.run("cancel", working, "--wait")
     assert (done.code, done.said.count("it is ended if that stays so")) == (0, 1)
-    assert state(pid) in ("", "Z")
+    assert is_gone(pid)
     assert home.view(working)["status"] == "cancelled"
     assert marked(home, working) == []
     assert [event["type"] for event in home.events(working)][-1] == "run.finished"
 
 
 # covers B35 B36 B37
-def test_one_that_was_replaced_writes_nothing_into_the_run_and_says_what_it_knew(
-    home: Home, working: str, until: Until
-) -> None:
-    pid = freeze(home, working, until)
+def test_one_that_was_replaced_writes_nothing_into_the_run_and_says_what_it_knew(home: Home, working: str) -> None:
+    pid = freeze(home, working)
     tree = Tree(str(home.root), home.session_dir(working).parent.parent.name)
     session = tree.session(working.partition("/")[0])
     with writing(session) as writer:  # a rival that cannot end it: from another machine
         session.run("run-1").take_over(writer, lease_seconds=600.0)
     before = {path: path.read_bytes() for path in home.run_dir(working).rglob("*") if path.is_file()}
     os.kill(pid, signal.SIGCONT)
-    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    until(lambda: is_gone(pid), "it leaves")
     after = {path: path.read_bytes() for path in home.run_dir(working).rglob("*") if path.is_file()}
     assert before == after
     notes = (home.session_dir(working) / "stale" / "run-1.generation-1.jsonl").read_text().splitlines()
@@ -285,14 +270,14 @@ def test_one_that_was_replaced_writes_nothing_into_the_run_and_says_what_it_knew
 
 
 # covers A60
-def test_what_a_replaced_executor_left_settles_a_write(home: Home, until: Until) -> None:
+def test_what_a_replaced_executor_left_settles_a_write(home: Home) -> None:
     home.settings(top='lease = "1s"')
     script = f"echo x >>'{home.path}/effects'; {home.gate()}; echo exported"
     home.tool("export", script, effect="write", approve="auto")
     home.model({"calls": [{"name": "export"}]}, {"text": "{{op:export}}"})
     run = str(home.detach(home.new(), "go"))
-    until((home.path / "effects").exists, "its tool is at work")
-    pid = freeze(home, run, until)
+    home.at_gate()
+    pid = freeze(home, run)
     tree = Tree(str(home.root), home.session_dir(run).parent.parent.name)
     session = tree.session(run.partition("/")[0])
     home.open_gate()
@@ -300,7 +285,7 @@ def test_what_a_replaced_executor_left_settles_a_write(home: Home, until: Until)
     with writing(session) as writer:
         session.run("run-1").take_over(writer, lease_seconds=0.1)
     os.kill(pid, signal.SIGCONT)
-    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    until(lambda: is_gone(pid), "it leaves")
     done = home.run("recover", "--json")
     assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
     home.wait_for_status(run, "completed")
@@ -311,10 +296,10 @@ def test_what_a_replaced_executor_left_settles_a_write(home: Home, until: Until)
 
 
 @pytest.mark.parametrize("changed", ["startTime", "bootId", "host"])
-def test_a_process_that_only_has_the_number_is_left_alone(changed: str, home: Home, working: str, until: Until) -> None:
+def test_a_process_that_only_has_the_number_is_left_alone(changed: str, home: Home, working: str) -> None:
     """The number was given to another process, the machine was started anew, or it is another machine."""
     with subprocess.Popen(["sleep", "600"]) as stranger:
-        pid = freeze(home, working, until)
+        pid = freeze(home, working)
         other: Any = {"startTime": 1, "bootId": "another", "host": "elsewhere"}[changed]
         start = int(Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[19])
         change_lease(home, working, **({"pid": stranger.pid, "startTime": start} | {changed: other}))
@@ -327,13 +312,11 @@ def test_a_process_that_only_has_the_number_is_left_alone(changed: str, home: Ho
         stranger.kill()
     goes_on(home, working)
     os.kill(pid, signal.SIGCONT)
-    until(lambda: state(pid) in ("", "Z"), "it leaves")
+    until(lambda: is_gone(pid), "it leaves")
 
 
 @pytest.mark.parametrize("changed", ["startTime", "bootId"])
-def test_a_dead_executor_whose_number_is_used_again_is_lost(
-    changed: str, home: Home, working: str, until: Until
-) -> None:
+def test_a_dead_executor_whose_number_is_used_again_is_lost(changed: str, home: Home, working: str) -> None:
     with subprocess.Popen(["sleep", "600"]) as stranger:
         os.kill(home.executor(working), signal.SIGKILL)
         until(lambda: home.view(working)["executor"] == "lost", "it is gone")

@@ -147,11 +147,11 @@ def test_removing_stops_nothing_so_it_is_refused(home: Home) -> None:
 
 
 def test_unresolved_operations_are_given_up_only_by_name(home: Home) -> None:
-    home.tool("export", f"echo x; {home.gate()}", effect="write", approve="auto", grace="0.2s")
+    home.tool("export", home.gate(), effect="write", approve="auto")
     home.model({"calls": [{"name": "export"}]}, {"text": "a report"})
     session = home.new()
     run = home.detach(session, "go")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     assert home.run("cancel", run, "--wait").code == 0
     refused = home.run("rm", session, "--yes")
     assert refused.code == 7

@@ -31,7 +31,8 @@ def _sessions_of_each_kind(home: Home) -> dict[str, str]:
     asking = home.detach(named["asking"], "ask me")
     home.wait_for_status(asking, "waiting_input")
     for kind in ("busy", "gone"):
-        home.wait_for_event(home.detach(named[kind], "wait"), "tool.started")
+        home.detach(named[kind], "wait")
+    home.at_gate(2)
     os.kill(home.executor(named["gone"] + "/run-1"), signal.SIGKILL)
     until(lambda: home.view(named["gone"] + "/run-1")["executor"] == "lost", "its executor has gone")
     return named

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from agentrun.errors import EXIT_CODES
-from tests.cli.conftest import Home
+from tests.cli.conftest import PATIENCE, Home, until
 
 # What costs more than the command itself, each with what is known to bring it in.
 HEAVY = frozenset(
@@ -61,7 +61,12 @@ MOST_TO_LOOK = 46
 def loaded_by(home: Home, *words: str) -> set[str]:
     """The modules that a command has loaded when it is done."""
     done = subprocess.run(
-        [sys.executable, "-c", LOADED, *words], env=home.env, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", LOADED, *words],
+        env=home.env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.returncode in (0, EXIT_CODES["not_over"]), done.stderr
     loaded = set(done.stderr.rpartition("LOADED ")[2].split())
@@ -90,12 +95,13 @@ def test_a_hot_command_loads_no_more_than_it_needs(home: Home) -> None:
     home.model({"text": "I wait", "calls": [{"name": "hold"}]})
     assert loaded_by(home, "new", "a title") & NOT_HOT == set()
     run = home.detach("@last", "hello")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     for words in (("show", "@last"), ("show", "@last", "--messages", "--tail", "3"), ("ls",)):
         assert loaded_by(home, *words) & (NOT_HOT | WRITING) == set(), words
     assert loaded_by(home, "steer", run, "not so") & NOT_HOT == set()
     assert loaded_by(home, "cancel", run) & NOT_HOT == set()
-    home.wait_for_status(run, "cancelled")
+    # Also to its last step, behind which nothing is under way.
+    until(lambda: not (home.session_dir(run) / "active").exists(), "the end of the run")
     for words in (("show", "@last"), ("ls",)):
         loaded = loaded_by(home, *words)
         assert loaded & (NOT_HOT | WRITING | UNDER_WAY) == set(), words

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -57,6 +58,8 @@ def call(params: dict[str, Any]) -> dict[str, Any] | None:
         case "echo" | "write.it":
             return text(json.dumps(arguments), str(params["_meta"].get("agentrun/idempotencyKey")))
         case "slow" | "slow_write":
+            # What is said to it until its input ends is heard, however late a busy machine lets it.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             return None
         case "die":
             subprocess.Popen(["sleep", "1000"])  # holds stdout open
