@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 import pytest
+
+from tests.cli.conftest import until
 
 Home = Any
 
@@ -27,8 +27,7 @@ def asks(home: Home) -> str:
 
 def _wait_until_overdue(home: Home, run: str) -> None:
     """Until its time is over; or until another command, late on a busy machine, has enforced that already."""
-    while not ((view := home.view(run))["overdue"] or view["status"] == "timed_out"):
-        pass
+    until(lambda: (view := home.view(run))["overdue"] or view["status"] == "timed_out", "the end of its time")
 
 
 def _deadline(home: Home, run: str) -> str:
@@ -91,7 +90,7 @@ def test_it_survives_the_process_that_asked(home: Home, leave: str) -> None:
         terminal.press_ctrl("d")
         assert terminal.end() == 5
     else:
-        os.kill(terminal.pid, signal.SIGKILL)
+        terminal.process.kill()
         terminal.end()
     view = home.view(run)
     assert (view["status"], view["executor"], view["overdue"]) == ("waiting_input", "none", False)
@@ -103,7 +102,7 @@ def test_it_survives_the_process_that_asked(home: Home, leave: str) -> None:
 def test_a_process_that_died_while_asking_leaves_a_deadline_that_is_enforced(home: Home, asks: str) -> None:
     terminal = home.terminal("send", asks, "analyse")
     terminal.wait_for(PROMPT)
-    os.kill(terminal.pid, signal.SIGKILL)
+    terminal.process.kill()  # if it is still there: on a slow machine it has enforced it itself
     terminal.end()
     _wait_until_overdue(home, f"{asks}/run-1")
     assert home.run("send", asks, "again", "--mode", "prompt").text == "a report\n"

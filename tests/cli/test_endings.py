@@ -13,14 +13,14 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.cli.conftest import PATIENCE, until
+
 Home = Any
-Until = Callable[..., Any]
 
 pytestmark = pytest.mark.slow
 
@@ -63,10 +63,7 @@ class Ending(NamedTuple):
 
 
 def _cancel(*words: str) -> Callable[[Scene], None]:
-    def act(scene: Scene) -> None:
-        assert scene.home.run("cancel", scene.run, *words).code == 6
-
-    return act
+    return lambda scene: scene.home.ask_to_stop(scene.run, *words)
 
 
 def _cancel_operation(scene: Scene) -> None:
@@ -98,27 +95,29 @@ def _signal(number: int) -> Callable[[Scene], None]:
 def _ctrl_c_twice(scene: Scene) -> None:
     os.kill(scene.sending.pid, signal.SIGINT)
     scene.home.wait_for_event(scene.run, "run.cancel_requested")
-    pressed = time.monotonic()
     os.kill(scene.sending.pid, signal.SIGINT)
-    scene.sending.process.wait(1.0)
-    assert time.monotonic() - pressed < 1.0
+    # Long before the grace period of its tool is over.
+    scene.sending.process.wait(PATIENCE)
 
 
 def _then_hung_up(first: int) -> Callable[[Scene], None]:
-    """As a terminal that closes does it: the kernel signals its foreground, and the shell its jobs."""
+    """As a terminal that closes does it: the kernel signals its foreground, and the shell its jobs.
+
+    Its tool ends after the second signal, and not before.
+    """
 
     def act(scene: Scene) -> None:
         os.kill(scene.sending.pid, first)
-        scene.home.wait_for_event(scene.run, "run.cancel_requested")
+        until((scene.home.path / "told").exists, "its tool being told to end")
         os.kill(scene.sending.pid, signal.SIGHUP)
+        scene.home.open_gate()
 
     return act
 
 
 def _kill(scene: Scene) -> None:
     os.kill(scene.home.executor(scene.run), signal.SIGKILL)
-    while scene.home.view(scene.run)["executor"] != "lost":
-        pass
+    until(lambda: scene.home.view(scene.run)["executor"] == "lost", "its executor being lost")
 
 
 def _kill_and_cancel(scene: Scene) -> None:
@@ -161,10 +160,10 @@ TABLE: dict[str, Ending] = {
     "SIGTERM, detached": Ending(0, "reconciling", act=_signal(signal.SIGTERM), ways=(DETACHED,)),
     "SIGHUP": Ending(129, "cancelled", "the terminal was closed", SIGNAL, act=_signal(signal.SIGHUP)),
     "SIGHUP twice": Ending(
-        129, "cancelled", "(SIGHUP)", SIGNAL, agent="is deaf", act=_then_hung_up(signal.SIGHUP), ways=(PIPE,)
+        129, "cancelled", "(SIGHUP)", SIGNAL, "does not listen", act=_then_hung_up(signal.SIGHUP), ways=(PIPE,)
     ),
     "SIGTERM, SIGHUP": Ending(
-        143, "cancelled", "SIGTERM", SIGNAL, agent="is deaf", act=_then_hung_up(signal.SIGTERM), ways=(PIPE,)
+        143, "cancelled", "SIGTERM", SIGNAL, "does not listen", act=_then_hung_up(signal.SIGTERM), ways=(PIPE,)
     ),
     "kill -9": Ending(137, "reconciling", act=_kill),
     "kill -9, and cancel": Ending(137, "cancelled", "", COMMAND, act=_kill_and_cancel, ways=(PIPE, DETACHED)),
@@ -176,9 +175,9 @@ CASES = [(name, way) for name, ending in TABLE.items() for way in ending.ways]
 
 TOOLS: dict[str, tuple[str, dict[str, str]]] = {
     # Two children, one of them in a session of its own.
-    "stays": ("setsid sleep 600 & sleep 600 & touch {ready}; {gate}", {}),
-    "does not listen": ("trap '' TERM INT; touch {ready}; {gate}", {"grace": "30s"}),
-    "is deaf": ("trap '' TERM INT; touch {ready}; {gate}", {"grace": "300ms"}),
+    "stays": ("setsid sleep 600 & sleep 600 & {gate}", {}),
+    # Until the gate is opened; then it does what it was told.
+    "does not listen": ("trap ': >{told}' TERM; {gate}; trap - TERM; kill $$", {"grace": "600s"}),
     "fails in its tool": ("echo no >&2; exit 3", {}),
     "may not": ("echo", {"approve": "deny"}),
     "fills the disk": ("head -c 50000 /dev/zero", {}),
@@ -189,7 +188,7 @@ TURNS: dict[str, list[dict[str, Any]]] = {
     "says nothing": [{"text": " \n"}],
     "asks": [{"ask": "which?"}],
 }
-HELD = ("stays", "does not listen", "is deaf")
+HELD = ("stays", "does not listen")
 STOPPED = ("cancelled", "timed_out")
 # Status on disk -> what the terminal shows of it, and what whoever only waits or watches exits with.
 SHOWN = {"completed": "✓ completed", "failed": "✗ failed", "cancelled": "■ cancelled", "timed_out": "✗ timed_out"}
@@ -199,11 +198,13 @@ WATCHED = {
 
 
 @pytest.mark.parametrize(("name", "way"), CASES)
-def test_an_ending(home: Home, until: Until, name: str, way: str) -> None:
+def test_an_ending(home: Home, name: str, way: str) -> None:
     ending = TABLE[name]
     scene = _begin(home, ending, way)
-    if ending.agent in HELD:
-        until((home.path / "ready").exists, "its tool being at work")
+    if ending.asked == DEADLINE:
+        scene = _begun_in_time(scene, ending)
+    elif ending.agent in HELD:
+        home.at_gate()
     elif ending.agent == "asks" and way == TERMINAL:
         scene.sending.wait_for("\n>")
         scene.sending.press_ctrl("d")
@@ -221,18 +222,17 @@ def test_an_ending(home: Home, until: Until, name: str, way: str) -> None:
     _goes_on(scene, ending)
 
 
-def test_no_stop_touches_another_run(home: Home, until: Until) -> None:
+def test_no_stop_touches_another_run(home: Home) -> None:
     """One neighbour beside several ways to stop a run, one after the other."""
     # covers A47
     stops = [TABLE[name] for name in ("cancel --force", "touch cancel", "interrupt", "SIGTERM")]
-    home.tool("work", TOOLS["stays"][0].format(ready=home.path / "ready", gate=home.gate()))
+    home.tool("work", TOOLS["stays"][0].format(gate=home.gate(), told=""))
     home.model({"ifContains": "x", "calls": [{"name": "work"}]}, {"text": "a report"})
     neighbour = home.detach(home.new(), "x")
-    home.wait_for_event(neighbour, "tool.started")
-    for ending in stops:
+    for number, ending in enumerate(stops, 2):
         session = home.new()
         sending = home.start("send", session, "x", *ending.words)
-        home.wait_for_event(session, "tool.started")
+        home.at_gate(number)
         ending.act(Scene(home, session, f"{session}/run-1", PIPE, sending))
         assert sending.end().code == ending.code
     assert home.view(neighbour)["status"] == "running"
@@ -244,7 +244,7 @@ def test_no_stop_touches_another_run(home: Home, until: Until) -> None:
 
 def _begin(home: Home, ending: Ending, way: str) -> Scene:
     script, settings = TOOLS.get(ending.agent, ("echo", {}))
-    home.tool("work", script.format(ready=home.path / "ready", gate=home.gate()), **settings)
+    home.tool("work", script.format(gate=home.gate(), told=home.path / "told"), **settings)
     home.model(*TURNS.get(ending.agent, [{"ifContains": "x", "calls": [{"name": "work"}]}, {"text": "a report"}]))
     session = home.new()
     sending = None
@@ -254,6 +254,19 @@ def _begin(home: Home, ending: Ending, way: str) -> Scene:
         begin = home.start if way == PIPE else home.terminal
         sending = begin("send", session, "x", *ending.words, **_limits(ending.limit))
     return Scene(home, session, f"{session}/run-1", way, sending)
+
+
+def _begun_in_time(scene: Scene, ending: Ending) -> Scene:
+    """The run, or another one with more time, whose time was used up when its tool was at work."""
+    home, reached = scene.home, scene.home.path / "gate.reached"
+    for seconds in (4, 15):
+        run = scene.run
+        until(lambda run=run: reached.exists() or home.status(run) == ending.status, "its tool, or its end")
+        if reached.exists():
+            break
+        scene.sending.end()
+        scene = _begin(home, ending._replace(words=("--timeout", f"{seconds}s")), scene.way)
+    return scene
 
 
 def _limits(size: int | None) -> dict[str, Any]:

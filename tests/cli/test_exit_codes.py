@@ -24,9 +24,9 @@ from agentrun.adapters.models import weights
 from agentrun.errors import EXIT_CODES
 from agentrun.store.redo import writing
 from agentrun.store.tree import Tree
+from tests.cli.conftest import until
 
 Home = Any
-Until = Callable[..., Any]
 WAYS = ("pipe", "terminal")
 
 pytestmark = pytest.mark.slow
@@ -94,12 +94,10 @@ def test_6_for_a_run_whose_executor_is_lost(home: Home, code: Code) -> None:
     home.model({"calls": [{"name": "wait"}]}, {"text": "never"})
     session = home.new()
     run = home.detach(session, "analyse")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     os.kill(home.executor(run), signal.SIGKILL)
-    home_view = home.view(run)
-    while home_view["executor"] == "alive":
-        home_view = home.view(run)
-    assert (home_view["status"], home_view["executor"]) == ("reconciling", "lost")
+    until(lambda: home.view(run)["executor"] == "lost", "its executor being lost")
+    assert home.view(run)["status"] == "reconciling"
     assert code("show", "-f", run) == 6
     assert code("show", run) == 0
     assert code("send", session, "more") == 7
@@ -122,11 +120,11 @@ def test_cancel_of_a_queued_run_is_over_at_once_and_again_is_no_error(home: Home
 
 
 def test_cancel_without_waiting_is_6_until_it_is_over(home: Home, code: Code) -> None:
-    home.tool("stubborn", f"trap '' TERM; {home.gate()}", grace="30s")
+    home.tool("stubborn", f"trap '' TERM; {home.gate()}", grace="600s")
     home.model({"calls": [{"name": "stubborn"}]}, {"text": "never"})
     session = home.new()
     run = home.detach(session, "analyse")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
     assert code("cancel", run) == 6
     assert home.status(run) == "cancelling"
     assert (home.run_dir(run) / "cancel").exists()
@@ -146,12 +144,27 @@ def test_cancel_of_a_run_that_ended_otherwise_is_7_and_leaves_no_sentinel(home: 
     assert not (home.run_dir(session) / "cancel").exists()
 
 
-def test_cancel_of_a_run_that_is_timing_out_waits_for_that_end_and_is_7(home: Home, until: Any) -> None:
-    # covers A53 B24: the first intent fixed the end, and whoever comes later is told
-    home.tool("stubborn", f"trap '' TERM; {home.gate()}", grace="60s")
+def _timing_out(home: Home) -> str:
+    """A run whose time is used up and whose tool does not hear of it: with more time on a slow machine."""
+    home.tool("stubborn", f"trap '' TERM; {home.gate()}", grace="600s")
     home.model({"calls": [{"name": "stubborn"}]}, {"text": "never"})
-    run = home.detach(home.new(), "analyse", "--timeout", "300ms")
-    home.wait_for_status(run, "cancelling")
+    for seconds in (0.5, 3, 15):
+        run = str(home.detach(home.new(), "analyse", "--timeout", f"{seconds:g}s"))
+        # Its tool may have been stopped before it could do anything about that.
+        if home.wait_for_status(run, "cancelling", "timed_out") == "cancelling" and _comes_to_the_gate(home, run):
+            return run
+    raise AssertionError("its tool never began in time")
+
+
+def _comes_to_the_gate(home: Home, run: str) -> bool:
+    reached = home.path / "gate.reached"
+    until(lambda: reached.exists() or home.status(run) == "timed_out", "its tool, or its end")
+    return bool(reached.exists())
+
+
+def test_cancel_of_a_run_that_is_timing_out_waits_for_that_end_and_is_7(home: Home) -> None:
+    # covers A53 B24: the first intent fixed the end, and whoever comes later is told
+    run = _timing_out(home)
     waiting = home.start("cancel", run, "--wait")
     home.wait_for_event(run, "run.cancel_requested", count=2)
     home.open_gate()
@@ -346,7 +359,7 @@ def test_12_for_an_executor_whose_run_another_one_took_over(home: Home, begin: B
     home.model({"calls": [{"name": "wait"}]}, {"text": "never"})
     session = home.new()
     sending = begin("send", session, "analyse")
-    home.wait_for_event(session, "tool.started")
+    home.at_gate()
     found = Tree(str(home.root)).session(session)
     with writing(found) as writer:
         found.run("run-1").take_over(writer, lease_seconds=60)

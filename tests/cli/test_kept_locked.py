@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,26 @@ import pytest
 
 from agentrun.store.disk import Directory
 from agentrun.store.locks import lock_holder
+from tests.cli.conftest import state, until
 
 Home = Any
-Until = Callable[..., Any]
 
 pytestmark = pytest.mark.slow
 NOT_OVER, CONFLICT = 6, 7
 
 
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
 @contextmanager
-def kept(home: Home, session: str, until: Until) -> Iterator[int]:
+def kept(home: Home, session: str) -> Iterator[int]:
     """A process that has the session's lock and is no agentrun."""
     path = home.session_dir(session)
     directory = Directory.root(str(path))
     with subprocess.Popen(["flock", "--no-fork", path, "sleep", "600"]) as process:
-        until(lambda: lock_holder(directory) == process.pid, "the lock")
+        # It takes the lock before it becomes what it is told to run.
+        until(lambda: (lock_holder(directory), _name(process.pid)) == (process.pid, "sleep"), "the lock")
         try:
             yield process.pid
         finally:
@@ -36,13 +41,13 @@ def kept(home: Home, session: str, until: Until) -> Iterator[int]:
             directory.close()
 
 
-def test_commands_that_write_name_a_suspended_process_and_those_that_read_do_not_wait(home: Home, until: Until) -> None:
+def test_commands_that_write_name_a_suspended_process_and_those_that_read_do_not_wait(home: Home) -> None:
     home.model({"ask": "which?"}, {"text": "the report"})
     session = home.new()
     assert home.run("send", session, "go").code == 5
-    with kept(home, session, until) as pid:
+    with kept(home, session) as pid:
         os.kill(pid, signal.SIGSTOP)
-        until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", "it stands still")
+        until(lambda: state(pid) == "T", "it stands still")
         writing = (
             ("send", session, "all"),
             ("steer", session, "not that"),
@@ -50,15 +55,14 @@ def test_commands_that_write_name_a_suspended_process_and_those_that_read_do_not
             ("rename", session, "x"),
         )
         started = [home.start(*words, "--json") for words in writing]
-        in_a_hurry = home.start("cancel", session, "--wait", "--timeout", "1s", "--json")
-        for words in (("show", session), ("show", session, "--messages"), ("ls",)):
-            assert home.run(*words).code == 0
-        assert not any(each.is_over for each in started)
+        reading = [home.start(*words) for words in (("show", session), ("show", session, "--messages"), ("ls",))]
+        assert [each.end().code for each in reading] == [0, 0, 0]
+        assert not any(each.is_over for each in started), "they look for eight seconds who it is that has it"
         before = home.messages(session)
-        done = in_a_hurry.end()
+        # The time that was given is shorter than that: otherwise it would be refused as they are.
+        done = home.run("cancel", session, "--wait", "--timeout", "1s", "--json")
         assert (done.code, done.error["code"]) == (124, "timeout")
         assert f"kept locked by sleep (pid {pid}), which is suspended; no stop is stored" in done.error["message"]
-        assert not any(each.is_over for each in started), "the time that was given is shorter than the usual patience"
         for each in started:
             done = each.end()
             assert (done.code, done.error["code"]) == (CONFLICT, "conflict")
@@ -68,16 +72,15 @@ def test_commands_that_write_name_a_suspended_process_and_those_that_read_do_not
     assert home.run("send", session, "all").code == 0
 
 
-def test_an_executor_waits_and_is_not_ended_for_waiting(home: Home, until: Until) -> None:
+def test_an_executor_waits_and_is_not_ended_for_waiting(home: Home) -> None:
     home.settings(top='lease = "1s"')
-    home.tool("look", f"echo looked >>'{home.path}/effects'; {home.gate()}; echo rows")
+    home.tool("look", f"{home.gate()}; echo rows")
     home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
     session = home.new()
     run = str(home.detach(session, "go"))
-    until((home.path / "effects").exists, "its tool is at work")
-    with kept(home, session, until) as pid:
-        until(lambda: home.view(run)["executor"] == "frozen", "it cannot renew its lease")
-        late = home.view(run)["late"]
+    home.at_gate()
+    with kept(home, session) as pid:
+        late = until(lambda: home.view(run)["late"], "its lease, which it cannot renew, being over")
         assert (late["cause"], late["pid"]) == ("kept_waiting", home.executor(run))
         assert late["keeper"] == {"pid": pid, "name": "sleep", "suspended": False}
         shown = home.run("show", run).text
@@ -90,4 +93,5 @@ def test_an_executor_waits_and_is_not_ended_for_waiting(home: Home, until: Until
         assert home.status(run) == "running"
     home.wait_for_status(run, "completed")
     assert [event["generation"] for event in home.events(run, "run.lease_acquired")] == [1]
-    assert (home.path / "effects").read_text() == "looked\n"
+    home.at_gate(1)
+    assert len(home.events(run, "tool.started")) == 1
