@@ -6,6 +6,18 @@ from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.states import RunStatus
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agentrun.records.codec import Doc
+
+# Inputs that a run ended without are listed up to so many, the newest: the list is in each document that tells of the
+# run. Which others there were is told by the messages, of which those that were delivered are known.
+MOST_RETURNED = 10_000
+# In words, for a person and for the model.
+_MOST_SAID = 20
+
 
 def how_it_ended(run: Run) -> str:
     """The words of the session's own message about a run that ended without a report."""
@@ -17,8 +29,21 @@ def how_it_ended(run: Run) -> str:
         resource = f", resource {operation.resource}" if operation.resource else ""
         said += f"\nunresolved: {operation.operation_id} {operation.name} ({operation.status.value}{remote}{resource})"
     if run.returned_inputs:
-        said += f"\nnot delivered: message {', '.join(map(str, run.returned_inputs))}"
+        last = ", ".join(map(str, run.returned_inputs[-_MOST_SAID:]))
+        is_all = run.returned_count <= _MOST_SAID
+        said += f"\nnot delivered: {'message' if is_all else f'{run.returned_count} messages, the last ones'} {last}"
     return said
+
+
+def returned_fields(newest_first: Iterable[int]) -> Doc:
+    """What `run.finished` tells of the inputs that the run ended without; memory does not grow with their number."""
+    listed: list[int] = []
+    count = 0
+    for seq in newest_first:
+        count += 1
+        if count <= MOST_RETURNED:
+            listed.append(seq)
+    return {"returnedInputs": listed[::-1]} | ({"returnedCount": count} if count > len(listed) else {})
 
 
 def end_told_by(closing: Message) -> RunStatus:

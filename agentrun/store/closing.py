@@ -6,9 +6,11 @@ names the ended run, the next writer knows that something may be left to do.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from agentrun.errors import TransitionRefused
 from agentrun.records.codec import Doc
-from agentrun.records.ending import how_it_ended
+from agentrun.records.ending import how_it_ended, returned_fields
 from agentrun.records.lease import Lease
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
@@ -16,6 +18,9 @@ from agentrun.states import EventType, RunStatus
 from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
+
+# Of what keeps a run from completing, so many are named: the newest.
+_FEW = 3
 
 
 def finish(
@@ -129,7 +134,8 @@ def link_next(writer: Writer) -> None:
 
 def _check_complete(writer: Writer, run_dir: RunDir, run: Run) -> None:
     """Raises TransitionRefused if the run has something left to do. Whoever completes has looked; this is the gate."""
-    left = [f"message {seq} is not delivered" for seq in writer.undelivered_seqs(run)]
+    waiting = (f"message {message.seq} is not delivered" for message in writer.undelivered_backward(run))
+    left = list(islice(waiting, _FEW))[::-1]
     left += [f"{operation.operation_id} has not ended" for operation in run.open_operations]
     if left:
         words = f"{run_dir.name} cannot complete: {', '.join(left)}"
@@ -146,7 +152,7 @@ def _finished_payload(
         "reason": reason if reason is not None else run.reason,
         "report": report,
         "unresolvedOperations": [operation.operation_id for operation in run.unresolved_operations],
-        "returnedInputs": writer.undelivered_seqs(run),
+        **returned_fields(message.seq for message in writer.undelivered_backward(run)),
         "usage": usage,
         "executingMs": executing_ms,
     }

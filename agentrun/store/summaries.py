@@ -52,9 +52,5 @@ def write_summary(writer: Writer, lease: Lease, run_dir: RunDir, summary: Summar
 
 def first_undelivered(writer: Writer) -> int | None:
     """The number of the oldest input that has reached no run yet, of whatever open run: no summary may cover it."""
-    waiting: list[int] = []
-    for run_dir in writer.newest_known_runs():
-        run = run_dir.load()
-        if not run.is_over:
-            waiting += writer.undelivered_seqs(run)
-    return min(waiting, default=None)
+    still_open = (run for run in (run_dir.load() for run_dir in writer.newest_known_runs()) if not run.is_over)
+    return min((message.seq for run in still_open for message in writer.undelivered_backward(run)), default=None)

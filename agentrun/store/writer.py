@@ -80,13 +80,10 @@ class Writer(Held):
 
     def undelivered(self, run: Run) -> list[Message]:
         """The inputs of `run` that have reached nobody yet, oldest first."""
-        return list(self._undelivered(run))[::-1]
+        return list(self.undelivered_backward(run))[::-1]
 
-    def undelivered_seqs(self, run: Run) -> list[int]:
-        """Their numbers alone: a run that is stopped may have any number of them."""
-        return [message.seq for message in self._undelivered(run)][::-1]
-
-    def _undelivered(self, run: Run) -> Iterator[Message]:
+    def undelivered_backward(self, run: Run) -> Iterator[Message]:
+        """The same one by one, newest first: a run that is stopped may have any number of them."""
         delivered = set(run.delivered_inputs)
         for message in self.session.messages_of(run.run_id, run.message_seq):
             if message.is_input and message.seq not in delivered:

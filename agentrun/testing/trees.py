@@ -81,7 +81,7 @@ class Executor:
         """Delivers what waits."""
         with recording(self.session) as writer:
             run = self.run_dir.check(self.lease, writer)
-            seqs = writer.undelivered_seqs(run)
+            seqs = [message.seq for message in writer.undelivered(run)]
             payload = {"messageSeqs": seqs, "mode": "prompt", "turnId": turn_id}
             self.run_dir.append(self.lease, writer, E.INPUT_DELIVERED, payload)
 

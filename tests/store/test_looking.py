@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.records import ending
 from agentrun.records.codec import encode_line
 from agentrun.records.message import ENDED, REPORT, Message
+from agentrun.store.check.conversation import look_at_session
 from agentrun.store.looking import newest_with
 from agentrun.store.redo import writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
-from agentrun.testing.trees import accept
+from agentrun.testing.trees import accept, cancel
 
 
 def a_line(seq: int, mode: str = "follow-up", text: str = "x" * 120, run_id: str = "run-1") -> bytes:
@@ -100,7 +102,7 @@ def test_a_run_with_many_undelivered_inputs_ends_in_the_memory_that_their_number
     try:
         with writing(found) as writer:
             run = found.run("run-1").load()
-            assert writer.undelivered_seqs(run) == list(range(1, 3002))
+            assert [each.seq for each in writer.undelivered_backward(run)] == list(range(3001, 0, -1))
             assert writer.closing_message(run) is None
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
@@ -112,3 +114,32 @@ def test_a_run_with_many_undelivered_inputs_ends_in_the_memory_that_their_number
         told = writer.closing_message(found.run("run-1").load())
     assert isinstance(told, Message)
     assert told.seq == said.seq
+
+
+@pytest.mark.slow
+def test_a_run_is_stopped_in_little_memory_however_many_inputs_wait(
+    session: SessionDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 16: the newest are listed, and how many there are. # covers A5"""
+    monkeypatch.setattr(ending, "MOST_RETURNED", 100)
+    peaks = []
+    for number, count in enumerate((1_000, 8_000), start=1):
+        run_id = accept(session).run_id if number > 1 else "run-1"
+        first = session.another().messages.last_seq()
+        with Path(session.messages.path).open("ab") as file:
+            file.write(b"".join(a_line(first + each, run_id=run_id) for each in range(1, count)))
+        tracemalloc.start()
+        try:
+            run = cancel(session.another(), run_id)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        last = first + count - 1
+        assert run.returned_inputs == tuple(range(last - 99, last + 1))
+        assert run.returned_count == count
+        newest = ", ".join(map(str, range(last - 19, last + 1)))
+        told = session.another().tail(1)[0].text.splitlines()[-1]
+        assert told == f"not delivered: {count} messages, the last ones {newest}"
+        assert session.another().run(run_id).load() == run
+    assert peaks[1] < peaks[0] * 1.2 < 2_000_000
+    assert list(look_at_session(session.another())) == []
