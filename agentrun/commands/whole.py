@@ -1,4 +1,4 @@
-"""A session, or one run of it, from the first line to the last, a run at a time."""
+"""A session, or one run of it, from the first line to the last: a run at a time, an operation at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from agentrun.commands.children import child_views
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
-from agentrun.commands.show import ALL, damage, run_record
+from agentrun.commands.show import ALL, damage, run_timeline
 from agentrun.errors import AgentrunError
 from agentrun.named import NamedTuple
 from agentrun.records.message import Message
@@ -37,7 +37,7 @@ def records(
     place: Place,
     target: Target,
     on_damage: list[str],
-    read: Callable[[SessionDir, RunDir], RunRecord] = run_record,
+    read: Callable[[SessionDir, RunDir], RunRecord] = run_timeline,
     *,
     newest: int = ALL,
 ) -> Iterator[RunRecord]:

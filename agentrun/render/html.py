@@ -42,7 +42,8 @@ def page(session: Session, loose: Iterable[Message], runs: Iterable[RunRecord], 
     """The page in pieces, so that a long history is never in memory as a whole. `now` in seconds since the epoch.
 
     `loose` are messages that belong to none of the session's own runs, as those that a fork copied; `runs` stand in
-    the order given, each with its timeline, transcript, report, usage and what is unresolved.
+    the order given, each with its timeline, transcript, report, usage and what is unresolved. Their operations are
+    taken from the timeline, which may read them again each time.
     """
     title = session.title or session.session_id
     yield f"{_HEAD}<title>{attribute(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
@@ -92,7 +93,7 @@ def _run(record: RunRecord, now: float) -> Iterator[str]:
         yield f"<p>reason: {inline(run.reason)}</p>\n"
     yield from _attention(detail.view)
     yield from chart_html(chart_of(detail, record.timeline, now), anchor)
-    yield from steps_html(detail, anchor)
+    yield from steps_html(record, anchor)
     if detail.report is not None:
         yield f'<article class="report" aria-label="report">\n{markdown_html(detail.report)}</article>\n'
     yield "</section>\n"

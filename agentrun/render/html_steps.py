@@ -9,19 +9,22 @@ from agentrun.records.attachment import attachments_of
 from agentrun.records.message import QUESTION as QUESTION_MODE
 from agentrun.records.message import Message
 from agentrun.records.operation import MODEL, Operation
-from agentrun.records.views import InputState, RunDetail
+from agentrun.records.timeline import RunRecord
+from agentrun.records.views import InputState
 from agentrun.render.html_chart import step_id
 from agentrun.render.html_text import CLASS_OF, block, inline, sign, when
 from agentrun.render.markdown import markdown_html
+from agentrun.render.placing import steps
 from agentrun.render.theme import NOTE, OPERATION_MARKS, QUESTION, USER
 from agentrun.render.times import between, duration
-from agentrun.render.transcript import input_words, is_report, steps
+from agentrun.render.transcript import input_words, is_report
 
 
-def steps_html(detail: RunDetail, anchor: str) -> Iterator[str]:
-    """The steps of a run in order; its report is left to the caller."""
+def steps_html(record: RunRecord, anchor: str) -> Iterator[str]:
+    """The steps of a run in order, its operations as its timeline has them; its report is left to the caller."""
+    detail, timeline = record
     yield '<ol class="steps">\n'
-    for step in steps(detail):
+    for step in steps(detail, lambda: (bar.operation for bar in timeline.bars)):
         yield f'<li id="{step_id(anchor, step)}">'
         if isinstance(step, Operation):
             yield from _operation(step, is_reply=not is_report(step, detail.report))

@@ -6,12 +6,13 @@ Each function returns lines without newlines.
 from __future__ import annotations
 
 from agentrun.records.codec import Doc, encode_line
-from agentrun.records.message import ANSWER, ENDED, REPORT, Message
 from agentrun.records.message import QUESTION as QUESTION_MODE
+from agentrun.records.message import Message
 from agentrun.records.operation import MODEL, TOOL, Operation
 from agentrun.records.run import Run
 from agentrun.records.views import InputState, RunDetail, RunView
 from agentrun.render.hints import full_id
+from agentrun.render.placing import steps
 from agentrun.render.safe import excerpt, shown
 from agentrun.render.theme import (
     NOTE,
@@ -31,11 +32,9 @@ from agentrun.states import OperationStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 _INDENT = "  "
-
-Step = Operation | InputState | Message
 
 
 def run_head(view: RunView, screen: Screen, now: float) -> str:
@@ -71,11 +70,6 @@ def conversation(detail: RunDetail, screen: Screen) -> list[str]:
         else:
             lines += message_lines(step, screen)
     return lines
-
-
-def steps(detail: RunDetail) -> list[Step]:
-    """What the run met, in order; what became the report, and what is still open, stands elsewhere."""
-    return [step for _, step in sorted(_placed(detail), key=lambda placed: placed[0])]
 
 
 def input_lines(state: InputState, screen: Screen) -> list[str]:
@@ -157,56 +151,6 @@ def is_report(operation: Operation, report: str | None) -> bool:
     if operation.kind != MODEL or not operation.result or report is None:
         return False
     return report.strip().startswith(operation.result.strip())
-
-
-def _placed(detail: RunDetail) -> Iterable[tuple[tuple[int, int, int], Step]]:
-    """Every step with its key: the operation that it stands before, then its own number."""
-    states = {state.message.seq: state for state in detail.inputs}
-    turns: dict[str | None, int] = {}
-    for number, operation in enumerate(detail.operations):
-        turns.setdefault(operation.turn_id, number)
-        yield (number, 1, 0), operation
-    for message in detail.messages:
-        state = states.get(message.seq)
-        if not _is_told_elsewhere(message, detail):
-            yield (_place(message, state, detail, turns), 0, message.seq), state or message
-
-
-def _is_told_elsewhere(message: Message, detail: RunDetail) -> bool:
-    """The report, the open question and the end stand below, with what to do about them."""
-    if message.role == "system":
-        return message.mode == ENDED
-    if message.role != "assistant":
-        return False
-    if message.mode == REPORT:
-        return detail.report is not None
-    run = detail.view.run
-    return bool(run.waiting_for) and message.question_id == (run.waiting_for or {}).get("questionId")
-
-
-def _place(message: Message, state: InputState | None, detail: RunDetail, turns: dict[str | None, int]) -> int:
-    """The index of the operation that `message` stands before; `turns` has those of each turn's first."""
-    answer = _answer_to(message, detail) if message.mode == QUESTION_MODE else state
-    if answer is not None and answer.state == "delivered" and answer.turn_id:
-        # The turn may have been cut off at the front: then it stands before all that is left.
-        return turns.get(answer.turn_id, 0)
-    if message.mode in (QUESTION_MODE, ANSWER) and answer is not None and answer.state == "delivered":
-        return _place_by_time(message.at, detail.operations)
-    return len(detail.operations)
-
-
-def _answer_to(question: Message, detail: RunDetail) -> InputState | None:
-    same = (state for state in detail.inputs if state.message.question_id == question.question_id)
-    return next(same, None) if question.question_id else None
-
-
-def _place_by_time(at: str, operations: Sequence[Operation]) -> int:
-    """For approvals, which no turn delivers: nothing else says where they stood."""
-    asked = moment(at)
-    if asked is None:
-        return len(operations)
-    begun = [moment(operation.registered_at) for operation in operations]
-    return sum(1 for each in begun if each is not None and each <= asked)
 
 
 def _operation_words(operation: Operation, took: str | None, screen: Screen) -> Iterable[tuple[str, Style]]:

@@ -4,11 +4,16 @@ Covers A15, promise 16.
 """
 
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agentrun.commands.names import Target
+from agentrun.commands.place import Place
 from agentrun.commands.show import ALL, run_record, run_timeline
+from agentrun.commands.whole import whole
+from agentrun.render.html import page
 from agentrun.states import EventType
 from agentrun.store.redo import recording
 from agentrun.store.sessions import SessionDir
@@ -83,5 +88,26 @@ def test_against_time_each_operation_is_read_and_let_go(session: SessionDir) -> 
         for _ in run_timeline(session, session.run("run-1")).timeline.bars:
             pass
         assert tracemalloc.get_traced_memory()[1] < 600_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_page_is_written_operation_by_operation(tmp_path: Path, session: SessionDir) -> None:
+    """What is said stands where it stood, before the operations of its turn. # covers A41"""
+    place = Place(Tree(str(tmp_path), "ann"), None, {})
+
+    def pieces() -> Iterator[str]:
+        return page(*whole(place, Target(session, "run-1"), []), 0.0)
+
+    text = "".join(pieces())
+    places = [text.index(f'id="run-1-{name}"') for name in ("m1", *(f"op-{number}" for number in range(60)))]
+    assert places == sorted(places)
+    assert all(f"<p>{number} {'x' * 20_000}</p>" in text for number in range(59))
+    tracemalloc.start()
+    try:
+        # Of the 1.2 MB that the operations say, and of as much that is written.
+        for _ in pieces():
+            pass
+        assert tracemalloc.get_traced_memory()[1] < 700_000
     finally:
         tracemalloc.stop()
