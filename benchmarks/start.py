@@ -6,7 +6,7 @@ scripted model. The executor that it starts is waited for before the next comman
 
 What bounds these figures. `show`, `ls` and `new`: nearly all that they take beyond the interpreter's own start is
 finding, reading and running some forty-five modules of agentrun; `ls` reads the document, the last run and the last
-message of 20 sessions besides, a fifth of what it takes. `new` syncs ten times, `cancel` several times, and in `time`
+message of 20 sessions besides, a fifth of what it takes. `new` syncs eight times, `cancel` several times, and in `time`
 that is the disk's. `steer` and `cancel` load sixty to eighty modules: all that may have to be redone, settled or wound
 down on the way. `send --detach` reads the configuration before it accepts a prompt. By instructions in user mode the
 start of the interpreter is one; `tomllib`, with `typing`, `re`, `string` and `datetime`, which it loads, 1.7; and all

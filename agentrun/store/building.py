@@ -58,6 +58,7 @@ def _hidden_name(sessions: Directory, session_id: str) -> str:
 def _fill(directory: Directory, session: Session, lines: Iterable[bytes]) -> None:
     for name in (layout.RUNS, layout.KEYS):
         directory.make(name)
-    directory.replace(layout.SESSION, encode_document(session.to_doc()))
-    directory.replace_with(layout.MESSAGES, lines)
+    # No reader looks here, so that there is nothing to be put in the place of: one sync makes all names last.
+    directory.create(layout.SESSION, [encode_document(session.to_doc())])
+    directory.create(layout.MESSAGES, lines)
     directory.sync()
