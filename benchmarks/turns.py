@@ -6,10 +6,11 @@ its steps, dbos the result of each, openai-agents the items of each turn in SQLi
 
 A turn is five events in three holds of the session's lock, and one sync. What a run takes beside its syncs is the
 interpreter for four fifths and the kernel for one. Of the instructions of the interpreter, some 16,000 a turn, a third
-makes the events and folds them into the run, and nearly as many fold them into the agent's turns and make the next
-request of those; files and locks take a sixth, the executor an eighth, the event loop a tenth. None of it grows with
-the number of turns but the copying of a list, that of the conversation, into each request. So what the figure comes to
-is for the disk to say: a sync that takes as long as those instructions makes it two, a faster one makes it more.
+makes the events and folds them into the run, and a little more fold them into the agent's turns and make the next
+request of those; files and locks take a tenth, the executor an eighth, the event loop a tenth. Each event is folded
+once for either and never read again. None of it grows with the number of turns but the copying of a list, that of the
+conversation, into each request. So what the figure comes to is for the disk to say: a sync that takes as long as those
+instructions makes it two, a faster one makes it more.
 """
 
 from __future__ import annotations

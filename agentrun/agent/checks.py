@@ -51,10 +51,9 @@ def standing(turn: Turn | None, checks: Sequence[Check], draft: bytes) -> Standi
 
 async def run_checks(stretch: Stretch, checks: Sequence[Check], draft: bytes) -> None:
     """Makes the checks that are missing, one after the other, until all are made or a steer has come."""
-    transcript = Transcript().catch_up(stretch.events)
-    await _settle_left(stretch, transcript)
-    for check in standing(transcript.catch_up(stretch.events).last, checks, draft).missing:
-        if not await _make(stretch, transcript.catch_up(stretch.events), check, draft):
+    await _settle_left(stretch, stretch.transcript)
+    for check in standing(stretch.transcript.last, checks, draft).missing:
+        if not await _make(stretch, stretch.transcript, check, draft):
             return
 
 
@@ -104,7 +103,7 @@ async def _started(stretch: Stretch, operation_id: str, check: Check) -> str | N
         return await stretch.start_call(operation_id, None, check.name, 1)
     except BaseException:
         with anyio.CancelScope(shield=True):
-            for made in (made for turn in Transcript().catch_up(stretch.events).turns for made in turn.checks):
+            for made in (made for turn in stretch.transcript.turns for made in turn.checks):
                 if made.operation_id == operation_id and made.status is Status.RUNNING:
                     # Its start was stored, and then the stop came.
                     error = stretch.cancelled_why(operation_id) or "it was stopped before it was sent off"

@@ -51,9 +51,8 @@ class LoopAgent:
 
     async def run(self, stretch: Stretch) -> None:
         """Works until the report is committed. Raises only what `stretch` raises, or a bug of the model."""
-        transcript = Transcript().catch_up(stretch.events)
-        await settle_lost(stretch, transcript)
-        while not await self._step(stretch, transcript.catch_up(stretch.events)):
+        await settle_lost(stretch, stretch.transcript)
+        while not await self._step(stretch, stretch.transcript):
             pass
 
     async def _step(self, stretch: Stretch, transcript: Transcript) -> bool:

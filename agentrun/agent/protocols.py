@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     # Whoever only reads what an agent did needs no event loop, and is faster without.
     import anyio
 
+    from agentrun.agent.transcript import Transcript
+
 # The five stop reasons of the Agent Client Protocol, version 1, "Prompt turn".
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 
@@ -264,6 +266,10 @@ class Stretch(Protocol):
     @property
     def events(self) -> Sequence[Event]:
         """The run's events so far, in order; grows as the agent works."""
+
+    @property
+    def transcript(self) -> Transcript:
+        """What has happened so far, as `events` tell it; the same at each look, so that it takes up each event once."""
 
     def input(self, message_seq: int) -> Message:
         """The message of an `input.delivered` event."""

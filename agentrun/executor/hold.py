@@ -218,6 +218,7 @@ class Hold:
         try:
             with recording(self.session) as writer:
                 if self._is_ours(writer):
+                    writer.at_hand = self.run_dir
                     self.session.check_writable()
                     redo(writer)
                 yield writer

@@ -72,12 +72,17 @@ class StoredStretch(Compacting):
         self._inputs = Inputs(session, self.run_dir)
         self._copy_files()
         self._draft = Draft(self.run_dir)
-        # Of all events, for what is delivered; taken up only when that is asked for.
+        # Of all events; taken up only when that is asked for.
         self._transcript = Transcript()
         self._noted: set[tuple[str, str, int | None]] = set()
         self._claims = Claims(session, self.run_dir)
         self.remote_ids = StoredRemoteIds(session, self.run_dir, self.lease)
         self.conversation = earlier_conversation(session, self.run_dir.seen)
+
+    @property
+    def transcript(self) -> Transcript:
+        """The run's events, folded into turns as far as they have come."""
+        return self._transcript.catch_up(self.events)
 
     def input(self, message_seq: int) -> Message:
         """The message of an `input.delivered` event. Raises NotFound if it cannot be read."""
@@ -252,9 +257,8 @@ class StoredStretch(Compacting):
                     if writer.undelivered(run):
                         return False
                     # What is checked is what is delivered. A finding that came since makes it another report.
-                    transcript = self._transcript.catch_up(self.events)
-                    draft = with_gaps(report, transcript).encode("utf-8", "replace")
-                    found = standing(transcript.last, self.terms.checks, draft)
+                    draft = with_gaps(report, self.transcript).encode("utf-8", "replace")
+                    found = standing(self.transcript.last, self.terms.checks, draft)
                     if not found.missing:
                         return not (found.failed or run.open_operations) and self._commit(writer, draft)
             if run is None:

@@ -313,6 +313,14 @@ class RunReader:
             data = self.blob(committed.get("sha256")) if committed else None
         return None if data is None else data.decode("utf-8", "replace")
 
+    def report_bytes(self, report: Doc) -> bytes:
+        """The bytes of a committed report. Raises CorruptRecord if they are not there, or others are."""
+        data = self.blob(report.get("sha256"))
+        if data is None:
+            path = self.directory.at(layout.BLOBS)
+            raise CorruptRecord(f"{path}/{report.get('sha256')}: the report's bytes are gone", path=path, offset=0)
+        return data
+
     def draft(self) -> str:
         """What has been generated so far of the reply under way."""
         return (self.directory.read(layout.DRAFT) or b"").decode("utf-8", "replace")

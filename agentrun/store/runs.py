@@ -68,6 +68,12 @@ class RunDir(RunReader):
         assert self._run is not None
         return self._run
 
+    def load(self) -> Run:
+        """As any reader's, but what this handle has seen under the lock is not read again."""
+        if self._run is not None and (self._known is None or self._known[1] < self._offset):
+            self._known = self._run, self._offset
+        return super().load()
+
     # --- writing, under the session's lock
 
     def current(self, held: Held) -> Run:
@@ -218,14 +224,6 @@ class RunDir(RunReader):
         # It is not what was delivered, and not ours to throw away.
         self._keep_aside(layout.REPORT)
         self.directory.replace(layout.REPORT, committed)
-
-    def report_bytes(self, report: Doc) -> bytes:
-        """The bytes of a committed report. Raises CorruptRecord if they are not there, or others are."""
-        data = self.blob(report.get("sha256"))
-        if data is None:
-            path = self.directory.at(layout.BLOBS)
-            raise CorruptRecord(f"{path}/{report.get('sha256')}: the report's bytes are gone", path=path, offset=0)
-        return data
 
     def write_sentinel(self, held: Held) -> None:
         """Leaves the cancel sentinel, durable; the intent is stored already."""

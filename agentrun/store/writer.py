@@ -26,6 +26,8 @@ class Writer(Held):
 
     # Looked up once: as long as the lock is held, nobody else appends.
     _newest_prompt: Message | None = None
+    # The handle of an executor, which knows what its run has come to.
+    at_hand: RunDir | None = None
     # How many runs were asked for the messages that they tell of.
     _heeded = 0
 
@@ -69,7 +71,8 @@ class Writer(Held):
             known = [active, *known]
         for run_id in known:
             if self.session.has_run(run_id):
-                yield self.session.run(run_id)
+                at_hand = self.at_hand
+                yield at_hand if at_hand is not None and at_hand.run_id == run_id else self.session.run(run_id)
 
     @staticmethod
     def interrupted_by(prompt: Message) -> str | None:

@@ -74,6 +74,7 @@ class FakeStretch:
         self.seconds_left: float | None = None
         self.is_left = False
         self.open_at_end: tuple[Operation, ...] = ()
+        self._transcript = Transcript()
         self._stops = OperationStops()
         self._yields = yields
         self._scope: anyio.CancelScope | None = None  # an event loop has to run where one is made
@@ -186,6 +187,10 @@ class FakeStretch:
 
     # What the agent calls; see `agent.protocols.Stretch`.
 
+    @property
+    def transcript(self) -> Transcript:
+        return self._transcript.catch_up(self.events)
+
     def input(self, message_seq: int) -> Message:
         return self.messages[message_seq - 1]
 
@@ -198,8 +203,7 @@ class FakeStretch:
         delivered = []
         for mode, messages in groupby(waiting, key=lambda message: message.mode):
             seqs = [message.seq for message in messages]
-            delivery = {"messageSeqs": seqs, "mode": mode, "turnId": turn_id}
-            delivered.append(self._add(E.INPUT_DELIVERED, delivery))
+            delivered.append(self._add(E.INPUT_DELIVERED, {"messageSeqs": seqs, "mode": mode, "turnId": turn_id}))
         started = {"operationId": operation_id, "turnId": turn_id, "model": model, "attempt": attempt}
         delivered.append(self._add(E.MODEL_REQUEST_STARTED, started))
         await self._tell(*delivered)
@@ -216,12 +220,8 @@ class FakeStretch:
         for event in events:
             if event is events[0] or not self._must_stop:
                 await self._record(event)
-        for event in events:
-            if (
-                isinstance(event, ToolRegistered)
-                and event.starts
-                and not (self._must_stop or self._why_not(event.operation_id))
-            ):
+        for event in (each for each in events if isinstance(each, ToolRegistered) and each.starts):
+            if not (self._must_stop or self._why_not(event.operation_id)):
                 self._append(E.TOOL_STARTED, _names(event.operation_id, event.tool_call_id, event.tool_name, 1))
         await self._tell()
 
@@ -287,12 +287,11 @@ class FakeStretch:
         await self._check()
         if self._undelivered():
             return False
-        transcript = Transcript().catch_up(self.events)
-        draft = with_gaps(report, transcript).encode("utf-8")
-        if standing(transcript.last, self.checks, draft).missing:
+        draft = with_gaps(report, self.transcript).encode("utf-8")
+        if standing(self.transcript.last, self.checks, draft).missing:
             await run_checks(self, self.checks, draft)
             return await self.complete(report)
-        if standing(transcript.last, self.checks, draft).failed or self.run.open_operations:
+        if standing(self.transcript.last, self.checks, draft).failed or self.run.open_operations:
             return False
         self.report = draft.decode("utf-8")
         self._append(E.RUN_FINISHED, {"terminalStatus": "completed"})

@@ -10,6 +10,7 @@ import anyio
 
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import Limits, ModelReply, ModelRequest, ToolCall
+from agentrun.agent.transcript import Transcript
 from agentrun.executor.audience import NoAudience
 from agentrun.executor.hold import SNAPSHOT_EVERY, Terms
 from agentrun.executor.stretch import StoredStretch
@@ -72,6 +73,18 @@ def test_a_snapshot_that_is_kept_near_costs_no_sync_of_its_own(tree: Tree) -> No
     few, many = SNAPSHOT_EVERY // 10, SNAPSHOT_EVERY // 2
     # One for each request of the model; of five events in each turn, 128 come by several times.
     assert syncs(many) - syncs(few) == many - few
+
+
+def test_each_event_of_a_run_is_taken_up_once_whoever_decides_by_it(tree: Tree) -> None:
+    taken: list[object] = []
+    session = tree.create_session()
+    sys.setprofile(lambda frame, kind, _: taken.append(kind) if frame.f_code is Transcript._take.__code__ else None)
+    try:
+        drive(session, LoopAgent(Looking(session, 20), [FakeTool("query")], Limits(), ""))
+    finally:
+        sys.setprofile(None)
+    # The end comes when nobody decides any more.
+    assert taken.count("call") == session.run("run-1").events.last_seq() - 1
 
 
 def test_a_turn_of_very_many_calls_keeps_its_snapshot_near_all_the_same(tree: Tree) -> None:

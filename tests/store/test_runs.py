@@ -291,6 +291,24 @@ def test_a_late_result_changes_its_operation_and_nothing_else(session: SessionDi
     assert same._replace(applied_seq=ended.applied_seq) == ended
 
 
+def test_what_a_handle_wrote_itself_is_not_read_again_and_what_others_did_to_the_log_is(session: SessionDir) -> None:
+    executor = Executor(session, trees.accept(session).run_id)
+    executor.ask_model()
+    assert executor.run_dir.load() is executor.run_dir.seen
+
+    others = session.another()
+    with recording(others) as writer:
+        payload = {"operationId": "op-1", "actor": trees.ACTOR}
+        others.run("run-1").append_as_anyone(writer, E.OPERATION_CANCEL_REQUESTED, payload)
+    assert executor.run_dir.load() == session.another().run("run-1").load() != executor.run_dir.seen
+
+    log = run_path(session, "run-1", "operations.jsonl")
+    for left in range(3, 0, -1):
+        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[: left + 1]))
+        assert executor.run_dir.load() == session.another().run("run-1").load()
+    executor.die()
+
+
 def test_a_stop_that_others_ask_for_is_news_and_is_seen_once(session: SessionDir) -> None:
     executor = Executor(session, trees.accept(session).run_id)
     heard: list[Event] = []

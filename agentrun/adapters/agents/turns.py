@@ -144,7 +144,7 @@ class Turns:
         self._name = name
         self._ask = ask
         self._repeatable = repeatable
-        self._transcript = Transcript()
+        self._transcript = stretch.transcript
 
     async def run(self) -> None:
         """Works until the report is committed."""
