@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from standstill import run_once_ready
 
 from agentrun.adapters import checks
 from agentrun.adapters.checks import CommandCheck
@@ -77,7 +78,10 @@ def test_a_command_that_is_not_there_passes_nothing(tmp_path: Path) -> None:
 def test_it_is_bounded_in_time_and_in_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "CHECK_SECONDS", 0.3)
     monkeypatch.setattr(checks, "MAX_OUTPUT", 1000)
-    outcome = made(check(tmp_path, "yes; sleep 60"))
+    each = check(tmp_path, "head -c 5000 /dev/zero; touch said; yes; sleep 60")
+    stopped: list[ToolOutcome] = []
+    asked = Invocation("op-9", {}, "key", 1)
+    outcome = run_once_ready((tmp_path / "said").exists, lambda: each.run(b"# Draft\n", asked, stopped.append))
     assert outcome.status is Status.TIMED_OUT
     assert len(printed(outcome)) == 1000
     assert "only the first 1000" in str(outcome.note)

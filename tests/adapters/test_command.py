@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from standstill import run_once_ready
 
 from agentrun.adapters.process import end_marked_now
 from agentrun.adapters.process.tree import KILL_SECONDS
@@ -74,6 +75,12 @@ def call(driven: CommandTool, heard: Heard, **arguments: Any) -> ToolOutcome:
         return await driven.call(invocation(**arguments), heard.on_remote_id, heard.stopped.append)
 
     return anyio.run(main)
+
+
+def call_timed(driven: CommandTool, ready: Callable[[], bool]) -> ToolOutcome:
+    """As `call`; its time is not up before it is ready."""
+    heard = Heard()
+    return run_once_ready(ready, lambda: driven.call(invocation(), heard.on_remote_id, heard.stopped.append))
 
 
 def printed(outcome: ToolOutcome) -> bytes:
@@ -145,10 +152,11 @@ def test_how_it_ended_is_what_is_reported(
 @pytest.mark.slow
 @pytest.mark.parametrize(("effect", "effects"), [("read", False), ("write", True)])
 def test_a_time_out_ends_it_and_only_a_read_may_be_repeated(tmp_path: Path, effect: str, effects: bool) -> None:
-    driven = shell(tmp_path, "echo half; echo why >&2; exec sleep 60", timeout=1, grace=0.05, effect=effect)
-    outcome = call(driven, Heard())
+    script = "echo half; echo why >&2; touch said; exec sleep 60"
+    driven = shell(tmp_path, script, timeout=0.3, grace=0.05, effect=effect)
+    outcome = call_timed(driven, (tmp_path / "said").exists)
     assert printed(outcome) == b"half\n"
-    assert (outcome.status, outcome.error) == (Status.TIMED_OUT, "it did not end within 1 s: why")
+    assert (outcome.status, outcome.error) == (Status.TIMED_OUT, "it did not end within 0.3 s: why")
     assert (outcome.may_have_effects, outcome.retryable) == (effects, not effects)
 
 
@@ -247,7 +255,8 @@ def test_a_stop_names_what_it_could_not_end_in_the_time_that_is_configured(
     # covers A51
     ready = tmp_path / "ready"
     # Time enough for the tool itself, which its group's signal reaches, to be gone on a busy machine too.
-    driven = shell(tmp_path, f"setsid sleep 60 >&- 2>&- 3>&- & touch {ready}; wait", grace=0.05, kill_timeout=1.0)
+    hidden = f"setsid sh -c 'touch {ready}; exec sleep 60' >&- 2>&- 3>&-"
+    driven = shell(tmp_path, f"{hidden} & wait", grace=0.05, kill_timeout=1.0)
     began: list[float] = []
 
     def refuse(*_: object) -> None:
@@ -307,8 +316,9 @@ def test_output_that_is_too_long_is_cut_and_said_to_be(tmp_path: Path, monkeypat
 
 @pytest.mark.slow
 def test_a_child_that_holds_the_output_is_noted_and_not_waited_for(tmp_path: Path) -> None:
-    script = "echo done; setsid sleep 3 & exit 3"
+    script = "echo done; setsid sleep 60 & exit 3"
     outcome = call(shell(tmp_path, script), Heard())
+    assert end_marked_now(surroundings(tmp_path).marker(invocation().operation_id), grace=5) == []
     assert printed(outcome) == b"done\n"
     assert outcome.error == "exit 3"
     assert outcome.note == "another process still held the output open when the command had ended"
@@ -344,7 +354,9 @@ def cut_off(directory: Path, probe: str, *, script: str = "echo begun; kill -9 $
     ("script", "timeout", "ending"),
     [
         ("echo begun; kill -9 $$", None, "ended by SIGKILL"),
-        pytest.param("echo begun; exec sleep 600", 2.0, "it did not end within 2 s", marks=pytest.mark.slow),
+        pytest.param(
+            "echo begun; touch begun; exec sleep 600", 2.0, "it did not end within 2 s", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_write_whose_probe_says_that_it_did_not_happen_may_be_tried_again(
@@ -352,7 +364,8 @@ def test_a_write_whose_probe_says_that_it_did_not_happen_may_be_tried_again(
 ) -> None:
     # covers A37 A60
     # The time-out is the probe's as well.
-    outcome = call(cut_off(tmp_path, NOT_DONE, script=script, timeout=timeout), Heard())
+    driven = cut_off(tmp_path, NOT_DONE, script=script, timeout=timeout)
+    outcome = call_timed(driven, (tmp_path / "begun").exists) if timeout else call(driven, Heard())
     assert (outcome.status, outcome.retryable, outcome.may_have_effects) == (Status.FAILED, True, False)
     assert outcome.error == f"{ending}; its probe said: failed"
     assert printed(outcome) == b"begun\n"

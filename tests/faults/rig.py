@@ -95,7 +95,7 @@ SCRIPT: Doc = {
         {"ifContains": "doomed", "text": "Waiting.", "calls": [{"name": "slow", "arguments": {}}]},
         {"ifContains": "doomed", "text": "It found {{op:nothing}}."},
         {"ifContains": "brief", "text": "It is done now.", "delayMs": 20},
-        {"ifContains": "unhurried", "text": "It is done now.", "delayMs": 400},
+        {"ifContains": "unhurried", "text": "It is done now.", "delayMs": 2000},
         {"ifContains": "stream", "text": "one two three four five six seven eight nine ten " * 40, "delayMs": 50},
         {"text": "The report is here."},
         {"text": "The report is here, again."},
@@ -124,7 +124,7 @@ class Done(NamedTuple):
 class Stage:
     """A tree in `base`, and the commands that work on it. `ledger` has what they acknowledged."""
 
-    def __init__(self, base: Path, *, root: Path | None = None, lease: str = "15s") -> None:
+    def __init__(self, base: Path, *, root: Path | None = None, lease: str = "60s") -> None:
         self.base = base
         self.root = root or base / "root"
         self.ledger = Ledger()
@@ -209,12 +209,18 @@ class Stage:
 
     def interrupted(self, call: Call, fault: str, *words: str, text: str | None = None) -> Done:
         """Runs the command with `fault` (`signal=KILL`, `error=ENOSPC`) at the call."""
-        self.watch = system_calls.Watch(self.root, (call.name, call.number), fault)
+        tells = fault.startswith("error=")
+        self.watch = system_calls.Watch(self.root, (call.name, call.number), fault, tells=tells)
         return self._watched(self.watch, words, text)
 
-    def was_refused(self) -> bool:
-        """Whether the call that was to fail in the last interrupted command has come."""
-        return self.watch is not None and self.watch.has_come.is_set()
+    def refused(self) -> list[Call]:
+        """The calls of the last interrupted command, the last being the one that was refused; none if none was.
+
+        It has the number that was asked for, and need not be the same one: the order of what runs at the same time
+        varies.
+        """
+        assert self.watch is not None
+        return self.watch.seen[: self.watch.seen.index(self.watch.met) + 1] if self.watch.met else []
 
     def _watched(self, watch: system_calls.Watch, words: Iterable[str], text: str | None = None) -> Done:
         pipe = subprocess.PIPE
@@ -297,6 +303,10 @@ class Stage:
 
     def detached(self) -> set[int]:
         """The executors of this tree that belong to no command, whoever started them."""
+        # The look takes its time: who was not there yet at its beginning may have been begun by one that has ended.
+        return self._detached() or self._detached()
+
+    def _detached(self) -> set[int]:
         mark = os.fsencode(self.root)
         found = ((pid, _command_line(pid)) for pid in _pids())
         return {pid for pid, words in found if b"agentrun.cli.detached" in words and mark in words}
@@ -331,9 +341,25 @@ class Stage:
             try:
                 until(lambda pid=pid: not _is_alive(pid), "its executor has ended", patience=5)
             except AssertionError:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
                 until(lambda pid=pid: not _is_alive(pid), "its executor is gone")
         self._executors.clear()
+
+    def lost(self, run_id: str = "run-1") -> None:
+        """Waits until nobody holds a run's lock: what a killed executor was about to start has it for a moment."""
+        until(lambda: self._is_free(run_id), f"nobody drives {run_id}")
+
+    def _is_free(self, run_id: str) -> bool:
+        (path,) = self.root.glob(f"accounts/*/sessions/{SESSION}/runs/{run_id}")
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(fd)
+        return True
 
     def event(self, run_id: str, kind: str) -> Doc:
         """The first event of that type, as soon as it is there."""
@@ -438,7 +464,8 @@ def _made_anew(stage: Stage) -> list[str]:
 
 def _looked_at(stage: Stage) -> list[str]:
     """Readers work, change nothing, and call no run running whose executor is gone."""
-    before = _contents(stage.root)
+    # An executor writes when it likes, and takes away what it has replaced.
+    before = None if stage.has_executor() else _contents(stage.root)
     wrong = []
     done = stage.run("show", SESSION)
     if done.code != DONE:
@@ -446,7 +473,7 @@ def _looked_at(stage: Stage) -> list[str]:
     for run in done.lines()[0]["runs"]:
         if run["executor"] != "alive" and run["status"] in ("running", "compacting"):
             wrong.append(f"{run['runId']} is called {run['status']}, its executor is {run['executor']}")
-    if _contents(stage.root) != before and not stage.has_executor():
+    if before is not None and _contents(stage.root) != before:
         wrong.append("looking changed the tree")
     return wrong
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -70,8 +69,7 @@ def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -
     situation = SITUATIONS[name]
     stage = Stage(base)
     situation.set_up(stage)
-    every = stage.calls(*situation.words, begin=lambda: situation.start(stage))
-    calls, needless = choose(every), _snapshots_kept_near(every)
+    calls = choose(stage.calls(*situation.words, begin=lambda: situation.start(stage)))
     wrong, refusals = [], 0
     used: Counter[str] = Counter()
     for trial, call in enumerate(calls):
@@ -81,15 +79,15 @@ def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -
         for _ in range(TRIES):
             situation.start(stage)
             done = stage.interrupted(call, f"error={error}", *situation.words, text=situation.text)
-            is_refused = stage.was_refused()
-            faults = []
-            if is_refused and call in needless:
+            made = stage.refused()
+            met, faults = made[-1] if made else call, []
+            if made and _is_needless(made):
                 faults = [] if done.code in (DONE, WAITING, NOT_OVER) else [f"it did not go on: {done}"]
-            elif is_refused:
-                faults = _not_loud(stage, situation.words, done, error, call)
+            elif made:
+                faults = _not_loud(stage, situation.words, done, error, met)
             faults += situation.after(stage, trial)
-            wrong += [f"{error} at {call} ({call.text[:150]}): {each}" for each in faults]
-            if is_refused:
+            wrong += [f"{error} at {met} ({met.text[:150]}): {each}" for each in faults]
+            if made:
                 refusals += 1
                 break
     assert not wrong, "\n".join(wrong)
@@ -97,17 +95,10 @@ def _refuse(name: str, base: Path, choose: Callable[[list[Call]], list[Call]]) -
     assert refusals >= len(calls) * 0.8, f"{refusals} of {len(calls)} calls were reached"
 
 
-def _snapshots_kept_near(calls: list[Call]) -> list[Call]:
-    """The calls that write `run.json` right before a tool acts, unsynced: the run goes on without, the log has all."""
-    found: list[Call] = []
-    last_event = ""
-    for is_snapshot, group in itertools.groupby(calls, lambda call: ".new-run.json" in call.text):
-        together = list(group)
-        if is_snapshot and '"type":"tool.started"' in last_event and all(call.name != "fsync" for call in together):
-            found += together
-        events = [call.text for call in together if call.name == "write" and "/operations.jsonl>" in call.text]
-        last_event = events[-1] if events else last_event
-    return found
+def _is_needless(made: list[Call]) -> bool:
+    """Whether the last call writes `run.json` right before a tool acts: the run goes on without, the log has all."""
+    events = [call.text for call in made if call.name == "write" and "/operations.jsonl>" in call.text]
+    return ".new-run.json" in made[-1].text and bool(events) and '"type":"tool.started"' in events[-1]
 
 
 def _not_loud(stage: Stage, words: tuple[str, ...], done: Done, error: str, call: Call) -> list[str]:

@@ -37,6 +37,7 @@ def test_one_recover_settles_a_run_that_was_killed_over_its_job(stage: Stage, ou
     with stage.start(*SEND) as executor:
         stage.event("run-1", "tool.remote_id")
         executor.kill()
+    stage.lost()
     assert then_one_recover_settles_it(stage, outside) == []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from history import runs_of
-from rig import CONFLICT, DONE, NOT_OVER, SESSION, WAITING, Done, Stage, until
+from rig import CONFLICT, DONE, NOT_OVER, SESSION, WAITING, Done, Stage, end_all_below, until
 
 from agentrun.store.disk import Directory
 from agentrun.store.locks import lock_holder
@@ -45,6 +45,7 @@ def _disk(place: Path, options: str) -> Iterator[Path]:
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], check=True)
     yield place
+    end_all_below(place.parent)  # of a test that failed
     umount = ["umount", place]
     until(lambda: subprocess.run(umount, capture_output=True, check=False).returncode == 0, "nobody uses the disk")
 

@@ -92,7 +92,8 @@ def _write_and_kill(stage: Stage, seconds: float) -> None:
     def write(number: int) -> None:
         chance = random.Random(number)
         count = 0
-        while time.monotonic() < end:
+        # Each has one that is killed and one that lives, however slow the machine.
+        while time.monotonic() < end or count < 2:
             count += 1
             text = f"steer {number}.{count}"
             process = stage.ready("steer", SESSION, text)
@@ -135,6 +136,7 @@ def _run_beside_each_other(stage: Stage, count: int) -> None:
     # Two viewers of each run, and some that leave before the end.
     viewers = {name: [stage.ready("show", "-f", f"{name}/run-1") for _ in range(2)] for name in names}
     leaving = [stage.ready("show", "-f", f"{name}/run-1") for name in names[::2]]
+    # All at once: none of them ends before it is let go.
     assert len(stage.detached()) == count
     for viewer in leaving:
         viewer.send_signal(signal.SIGINT)

@@ -80,7 +80,7 @@ def test_a_cancel_file_that_nobody_is_there_to_see_is_obeyed_by_the_next_command
         assert [each.status for each in runs_of(stage.root, SESSION)] == ["cancelled"]
     assert stage.send("quick").code == DONE
     assert [each.status for each in runs_of(stage.root, SESSION)] == ["cancelled", "completed"]
-    assert _of_the_run() == [], "something of the run is alive"
+    assert stage.processes() == [], "something of the run is alive"
     assert stage.check(settled=True) == []
 
 
@@ -138,20 +138,6 @@ def _is_cancelled_for_good(stage: Stage) -> None:
     done = stage.run("cancel", SESSION, "--wait", "--timeout", "30s")
     assert done.code == DONE, done
     assert stage.view("run-1")["status"] == "cancelled"
-    assert _of_the_run() == [], "something of the run is alive"
+    assert stage.processes() == [], "something of the run is alive"
     assert stage.send("quick").code == DONE
     assert stage.check(settled=True) == []
-
-
-def _of_the_run() -> list[str]:
-    """The processes that were started for this session, in a tree of this test."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (path / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        mine = f"PYTEST_CURRENT_TEST={os.environ['PYTEST_CURRENT_TEST']}".encode()
-        if mine in environment and f"AGENTRUN_SESSION={SESSION}".encode() in environment:
-            found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-    return found

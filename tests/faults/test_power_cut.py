@@ -7,6 +7,7 @@ an ext4 with `noauto_da_alloc` (nothing is written early out of kindness), and a
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import shutil
 import struct
@@ -40,8 +41,8 @@ class Kind(NamedTuple):
 
 KINDS = {
     "ext4": Kind(("mkfs.ext4", "-q", "-F", "-O", "^resize_inode"), "loop,noauto_da_alloc,commit=300", 32),
-    # Smaller ones mkfs.xfs refuses; the file has holes.
-    "xfs": Kind(("mkfs.xfs", "-q", "-f"), "loop", 320),
+    # Smaller ones mkfs.xfs refuses; the file has holes. A copy has the same UUID as what it was made of.
+    "xfs": Kind(("mkfs.xfs", "-q", "-f"), "loop,nouuid", 320),
 }
 
 
@@ -51,6 +52,7 @@ class Disk:
     def __init__(self, base: Path, name: str) -> None:
         self.name = name
         self.kind = KINDS[name]
+        self._numbers = itertools.count(1)
         self.image = base / "disk.img"
         self.place = base / "disk"
         self.place.mkdir()
@@ -64,7 +66,8 @@ class Disk:
         subprocess.run(argv, check=True, capture_output=True)
 
     def unmount(self) -> None:
-        subprocess.run(["umount", self.place], check=True)
+        umount = ["umount", self.place]
+        until(lambda: subprocess.run(umount, capture_output=True, check=False).returncode == 0, "nobody uses the disk")
 
     def cut(self) -> None:
         """Cuts the power, and comes back."""
@@ -73,18 +76,24 @@ class Disk:
             fcntl.ioctl(fd, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
         finally:
             os.close(fd)
-        until(self._is_back, "the file system works again")
-
-    def _is_back(self) -> bool:
-        """Mounts it anew; as long as another mount namespace has it as well, that brings the dead one back."""
         self.unmount()
         self.mount()
+        if self._is_dead():
+            # Another mount namespace, of a test beside this one, has it as well, and so the same device brings the
+            # dead one back. Whatever had got onto the disk is in the file.
+            self.unmount()
+            before, self.image = self.image, self.image.with_name(f"disk-{next(self._numbers)}.img")
+            subprocess.run(["cp", "--sparse=always", before, self.image], check=True)
+            before.unlink()
+            self.mount()
+
+    def _is_dead(self) -> bool:
         try:
             (self.place / "probe").mkdir()
             (self.place / "probe").rmdir()
         except OSError:
-            return False
-        return True
+            return True
+        return False
 
 
 def _may_cut() -> str | None:

@@ -166,7 +166,8 @@ class Walk:
             process.kill()
             process.wait()
         for pid in self.stage.detached():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 # What a user does, and how often.

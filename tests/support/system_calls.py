@@ -152,6 +152,8 @@ class Watch:
         self.pid = 0
         # Set once the fault has come.
         self.has_come = threading.Event()
+        # The call at which it came, if calls are to be told.
+        self.met: Seen | None = None
 
     def begin(self, pid: int) -> None:
         """Begins to answer the calls of the process; it goes on until nobody is left who makes any."""
@@ -175,8 +177,8 @@ class Watch:
         notice = bytearray(_NOTICE.size)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, notice)
-        except FileNotFoundError:
-            return  # whoever made the call is dead
+        except (FileNotFoundError, InterruptedError):
+            return  # whoever made the call is dead; or it is asked about once more
         key, pid, _, number, _, _, *arguments = _NOTICE.unpack(notice)
         refused: int | None = 0
         try:
@@ -200,11 +202,13 @@ class Watch:
             self.seen.append(Seen(name, self._counted[name], self._text(name, arguments, places)))
         if (name, self._counted[name]) != self._at:
             return 0
+        self.met = self.seen[-1] if self._tells else None
         self.has_come.set()
         if self._kind == "error":
             return int(getattr(errno, self._what))
         # A stop is noticed by the process once the call is over.
-        os.kill(self.pid, getattr(signal, f"SIG{self._what}"))
+        with suppress(ProcessLookupError):  # somebody else was quicker
+            os.kill(self.pid, getattr(signal, f"SIG{self._what}"))
         return None if self._what == "KILL" else 0
 
     def _places(self, name: str, arguments: list[int]) -> list[_Place]:

@@ -134,6 +134,8 @@ class Warm:
     ) -> None:
         self.args = list(arguments)
         self.returncode: int | None = None
+        # Threads of a test may ask for its end at the same time, and one reads it.
+        self._one_reads = threading.Lock()
         mine: list[IO[bytes] | None] = []
         theirs: list[int] = []
         to_close: list[int] = []
@@ -174,9 +176,15 @@ class Warm:
                 ready.register(self._told, selectors.EVENT_READ)
                 if not ready.select(timeout):
                     raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-            self.returncode = int(self._line())
-            os.close(self._told)
+            with self._one_reads:
+                if self.returncode is None:
+                    self.returncode = int(self._line())
         return self.returncode
+
+    def __del__(self) -> None:
+        # Not as soon as it has ended: another thread may be waiting on that number, which would mean another file.
+        with suppress(AttributeError):  # it could not even be begun
+            os.close(self._told)
 
     def poll(self) -> int | None:
         """Its exit code, if it has ended."""

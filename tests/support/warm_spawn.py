@@ -86,17 +86,15 @@ def _umask() -> int:
 
 
 def fork(way: socket.socket) -> int | None:
-    """Answers one command: the pid of the executor that was forked; None if the command has died over its question."""
+    """The pid of the executor that was forked for one command; None if the command has died over its question."""
     with way:
         packet, fds, _, _ = socket.recv_fds(way, ROOM, 1)
         if not packet:
             return None
         pid = os.fork()
         if pid == 0:
-            _become(json.loads(packet), fds[0], _user(way))
+            _become(json.loads(packet), fds[0], way)
         os.close(fds[0])
-        with suppress(BrokenPipeError):
-            way.send(str(pid).encode())
         return pid
 
 
@@ -106,18 +104,20 @@ def _user(way: socket.socket) -> tuple[int, int]:
     return uid, gid
 
 
-def _become(request: dict[str, Any], lock: int, user: tuple[int, int]) -> None:
-    """Makes this process what the interpreter would be, and executes the run."""
-    code = 1
+def _become(request: dict[str, Any], lock: int, way: socket.socket) -> None:
+    """Makes this process what the interpreter would be, tells the command that it is, and executes the run."""
+    code, user = 1, _user(way)
     try:
-        # The lock may have come on one of the numbers that are filled now.
-        lock = fcntl.fcntl(lock, fcntl.F_DUPFD, LIVENESS_FD + 1)
+        # Both may have come on one of the numbers that are filled now.
+        lock, answer = (fcntl.fcntl(fd, fcntl.F_DUPFD, LIVENESS_FD + 1) for fd in (lock, way.fileno()))
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
         os.dup2(lock, LIVENESS_FD)
-        os.closerange(LIVENESS_FD + 1, 1024)
         os.setsid()
+        show_as(request["argv"], request["environment"])
+        _answer(answer)
+        os.closerange(LIVENESS_FD + 1, 1024)
         if user != (os.geteuid(), os.getegid()):
             os.setgroups([])
             os.setgid(user[1])
@@ -125,13 +125,18 @@ def _become(request: dict[str, Any], lock: int, user: tuple[int, int]) -> None:
         os.umask(request["umask"])
         os.chdir(request["cwd"])
         adopt_environment(request["environment"])
-        show_as(request["argv"], request["environment"])
         sys.argv = [DETACHED, *request["argv"][4:]]
         runpy.run_module(DETACHED, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         os._exit(code)
+
+
+def _answer(way: int) -> None:
+    """Tells the command its pid, once `/proc` shows what it is: posix_spawn(3) returns when the program is there."""
+    with suppress(BrokenPipeError, ConnectionResetError):  # it has died over its question
+        os.write(way, str(os.getpid()).encode())
 
 
 def adopt_environment(environment: Mapping[str, str]) -> None:
