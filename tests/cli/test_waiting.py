@@ -137,10 +137,11 @@ def test_a_queued_run_that_nobody_begins_is_told_as_such(home: Home, unattended:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(180)
 def test_a_queued_run_that_nobody_begins_is_not_waited_for(home: Home, unattended: str) -> None:
     # Each looks at it for ten seconds: its executor may be on its way.
     for waiting in [home.start(*command, unattended) for command in (["wait"], ["show", "-f"])]:
-        ended = waiting.end()
+        ended = waiting.end(90)
         assert ended.code == 6
         assert f"agentrun resume {unattended}" in ended.said
 
@@ -188,10 +189,11 @@ def test_a_run_queued_behind_a_frozen_one_is_waited_for_and_says_so(home: Home, 
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(180)
 def test_a_run_queued_behind_a_lost_one_is_not_waited_for(home: Home, held: str, behind: str) -> None:
     # Each looks at it for ten seconds: somebody may be about to take up the run ahead.
     for waiting in [home.start(*command, behind) for command in (["wait"], ["show", "-f"])]:
-        ended = waiting.end()
+        ended = waiting.end(90)
         assert ended.code == 6
         assert f"agentrun show {held}" in ended.said
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -204,7 +205,10 @@ class Sample:
 
     def break_it(self, case: Case) -> None:
         """Puts the tree as it was, but for the one field; of the other sessions, those with runs that are over."""
-        shutil.rmtree(self.sessions)
+        # An executor that a command of the last case began may still write there: what it has is taken from its sight.
+        gone = tempfile.mkdtemp(dir=self.root.parent)
+        self.sessions.rename(Path(gone, "sessions"))
+        shutil.rmtree(gone, ignore_errors=True)
         self.sessions.mkdir(0o700)
         for session in {*OVER, case.session}:
             shutil.copytree(self.kept / session, self.sessions / session)
