@@ -60,7 +60,11 @@ class _Beat(NamedTuple):
 class Patrol:
     """Remembers between two rounds whose lease has run out since when."""
 
-    def __init__(self, place: Place, on_damage: Callable[[AgentrunError], None]) -> None:
+    def __init__(
+        self, place: Place, on_damage: Callable[[AgentrunError], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`now` is the clock by which a run that is left is given a pause, in seconds."""
+        self._now = now
         self._place = place
         self._vigil = Vigil()
         self._on_damage = on_damage
@@ -84,7 +88,7 @@ class Patrol:
         due, noted_until = 0.0, 0
         beats: dict[str, _Beat] = {}
         while True:
-            now = time.monotonic()
+            now = self._now()
             noted, noted_until = self._place.tree.noted_since(noted_until)
             if noted is None:
                 # Nothing tells who used what, so all are looked at each time; those that are known keep their pauses.
@@ -107,7 +111,7 @@ class Patrol:
     # --- below
 
     def _look_again(self, session_id: str, beats: dict[str, _Beat]) -> Recovered | None:
-        beat, now = beats.pop(session_id), time.monotonic()
+        beat, now = beats.pop(session_id), self._now()
         session = self._place.tree.listed(session_id)
         run_dir = _active_run(session) if session else None
         if session is None or run_dir is None:
@@ -120,9 +124,12 @@ class Patrol:
             left = self._vigil.seconds_left(run_dir)
             beats[session_id] = beat._replace(due=now + left, was_alive=True)
             return None if left > 0 else self._frozen(session, run_dir)
-        # Kept in mind before anything can go wrong: what is damaged is not looked at every second.
-        beats[session_id] = beat.after(now, view)
-        return self._recover(session, run_dir, view)
+        try:
+            return self._recover(session, run_dir, view)
+        finally:
+            # Also if something went wrong: what is damaged is not looked at every second. From now on: a probe may have
+            # taken longer than the pause, and would be asked again at once.
+            beats[session_id] = beat.after(self._now(), view)
 
     def _foreseen(self, session_id: str) -> Recovered | None:
         session = self._place.tree.listed(session_id)

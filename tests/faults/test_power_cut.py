@@ -157,7 +157,7 @@ def test_what_a_command_said_lasts_from_its_end_on(name: str, tmp_path: Path, di
 
 @pytest.mark.sampled
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_no_event_is_told_before_it_lasts(tmp_path: Path, disk: Disk) -> None:
     """An event whose sync is still to come has been told to nobody."""
     _cut("answer", tmp_path, disk, lambda calls: [call for call in calls if _syncs_events(call)])
