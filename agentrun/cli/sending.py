@@ -10,11 +10,12 @@ from agentrun.cli.family import announced_parent
 from agentrun.cli.options import Options
 from agentrun.commands import control
 from agentrun.commands.execution import make_order
-from agentrun.commands.inputs import MODES, MOST_BYTES, IfBusy, check_length
+from agentrun.commands.inputs import MODES, MOST_BYTES, IfBusy, too_long
 from agentrun.commands.names import Target, find, run_name
 from agentrun.commands.place import Place
 from agentrun.errors import UsageError
 from agentrun.named import NamedTuple
+from agentrun.pieces import read_to
 from agentrun.records.codec import Doc
 from agentrun.records.message import PROMPT, STEER
 from agentrun.records.views import Accepted
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from agentrun.commands.attaching import AttachedFile
-
-# Bytes that are read of a text at once.
-_PIECE = 1 << 20
 
 
 class Words(NamedTuple):
@@ -239,10 +237,7 @@ def _file(path: str) -> str:
 
 def _decoded(file: BinaryIO) -> str:
     """All that `file` has, as text. It may have no end: no more is read than an input can be. Raises UsageError."""
-    pieces, length = [], 0
-    while length <= MOST_BYTES and (piece := file.read(_PIECE)):
-        pieces.append(piece)
-        length += len(piece)
-    content = b"".join(pieces)
-    check_length(content)
+    content = read_to(MOST_BYTES, file.read)
+    if content is None:
+        raise too_long()
     return content.decode("utf-8", "surrogateescape")

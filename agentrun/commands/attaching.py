@@ -7,6 +7,7 @@ import stat
 
 from agentrun.errors import UsageError
 from agentrun.named import NamedTuple
+from agentrun.pieces import read_to
 from agentrun.records.attachment import Attachment, is_file_name
 from agentrun.store.attachments import keep_attachment
 from agentrun.store.tree import Tree
@@ -61,11 +62,11 @@ def _read_file(path: str, room: int) -> bytes:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise UsageError(f"{path!r} is no regular file")
         with open(path, "rb") as file:
-            data = file.read(room + 1)
+            data = read_to(room, file.read)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{path!r} cannot be read: {reason}") from error
-    if len(data) > room:
+    if data is None:
         raise UsageError(
             f"{path!r} is too large: the files of one prompt may have {MOST_BYTES} bytes together",
             hint="leave it where it is, and name it in the text for a tool that reads it",

@@ -10,10 +10,10 @@ import os
 import stat
 
 from agentrun.config.trusted import check_trusted
+from agentrun.pieces import read_to
 
 # More than anybody writes, and little enough for any machine.
 MOST_BYTES = 64 * 1024 * 1024
-_CHUNK = 1 << 16
 
 
 def file_bytes(path: str) -> bytes:
@@ -32,17 +32,9 @@ def file_bytes(path: str) -> bytes:
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "it is no regular file")
         check_trusted(path, found)
-        return _content(fd)
+        content = read_to(MOST_BYTES, lambda size: os.read(fd, size))
     finally:
         os.close(fd)
-
-
-def _content(fd: int) -> bytes:
-    # In pieces: to ask for all that it may have takes that much memory at once.
-    pieces, length = [], 0
-    while piece := os.read(fd, _CHUNK):
-        pieces.append(piece)
-        length += len(piece)
-        if length > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES >> 20} MiB")
-    return b"".join(pieces)
+    if content is None:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES >> 20} MiB")
+    return content
