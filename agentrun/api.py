@@ -41,7 +41,7 @@ from agentrun.agent.protocols import (
     ToolOutcome,
     ToolSpec,
 )
-from agentrun.commands import control, listing, making, show
+from agentrun.commands import control, listing, making, show, stops
 from agentrun.commands.control import IfBusy
 from agentrun.commands.execution import execute_own, make_order
 from agentrun.commands.names import Target, find
@@ -282,7 +282,7 @@ class OpenRun(NamedTuple):
 
         Raises RunEnded if it had ended.
         """
-        return control.cancel(self.place, self.target, reason)
+        return stops.cancel(self.place, self.target, reason)
 
     def _say(self, text: str, mode: str, key: str | None) -> int:
         acceptance = control.say(self.place, self.target, _saying(text, mode, key))

@@ -26,7 +26,7 @@ from pathlib import Path
 import peers
 from frame import HERE, Reach, Size, Taken, environment, in_turns, median, percentile, reach_table, run, times_table
 
-from agentrun.commands import control
+from agentrun.commands import stops
 from agentrun.commands.names import Target, find
 from agentrun.commands.place import Place, find_place
 
@@ -123,7 +123,7 @@ def wait_for(path: Path) -> str:
 
 
 def by_command(stand: Stand, target: Target, executor: int, pids: list[int]) -> int:
-    control.cancel(stand.place, target, "measured")
+    stops.cancel(stand.place, target, "measured")
     return time.monotonic_ns()
 
 

@@ -7,13 +7,16 @@ scripted model. The executor that it starts is waited for before the next comman
 What bounds these figures. `show`, `ls` and `new`: nearly all that they take beyond the interpreter's own start is
 finding, reading and running some forty-five modules of agentrun; `ls` reads the document, the last run and the last
 message of 20 sessions besides, a fifth of what it takes. `new` syncs eight times, `cancel` several times, and in `time`
-that is the disk's. `steer` and `cancel` load sixty to eighty modules: all that may have to be redone, settled or wound
-down on the way. `send --detach` reads the configuration before it accepts a prompt. By instructions in user mode the
-start of the interpreter is one; `tomllib`, with `typing`, `re`, `string` and `datetime`, which it loads, 1.7; and all
-of agentrun 1.6, most of which `steer` takes, too. A bound of three and a half would leave less for agentrun than `show`
-takes: it could only be kept by not reading TOML, or by keeping somewhere what was read, one more thing that can be
-wrong. All other commands: typer, with what it loads, costs between four and five such starts, and with the start itself
-three quarters of what `codex --version` takes; what they do themselves adds up to a tenth to that.
+that is the disk's. `steer` and `cancel` load some sixty modules: what may have to be redone on the way, and nothing of
+what winds a run down whose executor is gone. `send --detach` loads nearly eighty, and reads the configuration before it
+accepts a prompt. By instructions in user mode the start of the interpreter is one; `tomllib`, with `typing`, `re`,
+`string` and `datetime`, which it loads, 1.9, a quarter of a start of which are the types of the compiler's syntax
+trees, made because `typing` compiles two annotations; and all of agentrun 1.2. A bound of three and a half would leave
+less for agentrun than `show` takes: it could only be kept by not reading TOML, by keeping somewhere what was read, one
+more thing that can be wrong, or by a fork that reads it meanwhile, which uses a twentieth more of the processors and
+takes half as long again where none is idle. All other commands: typer, with what it loads, costs between five and six
+such starts, and with the start itself three quarters of what `codex --version` takes; what they do themselves adds up
+to a tenth to that.
 
 The start script is the installer's: one that a pip before 25.2 has written loads `re` first, which adds half a start to
 each command of agentrun.

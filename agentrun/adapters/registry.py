@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import os
 
-from agentrun.adapters import plugins
-from agentrun.adapters.extras import check_extra
 from agentrun.adapters.models.choosing import build_model, check_model, key_variables
-from agentrun.adapters.plugins import AgentSettings, ToolSettings
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.config import DELEGATE, MCP_PREFIX, AgentConfig, Config, ToolConfig
 from agentrun.errors import ConfigError
@@ -63,9 +60,10 @@ def build_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) 
 
 
 def _plugin_agent(config: Config, agent: AgentConfig, surroundings: Surroundings) -> Agent:
+    from agentrun.adapters import plugins
     from agentrun.agent.protocols import Agent
 
-    settings = AgentSettings(agent.name, agent.settings, os.path.abspath(config.directory), surroundings)
+    settings = plugins.AgentSettings(agent.name, agent.settings, os.path.abspath(config.directory), surroundings)
     user = f"agent {agent.name!r}: kind = {agent.kind!r}"
     return plugins.make(plugins.AGENTS, agent.kind, settings, Agent, user=user, built_in=_KINDS)  # type: ignore[type-abstract]
 
@@ -107,10 +105,14 @@ def _servers(agent: AgentConfig) -> list[str]:
 
 
 def _check_acp() -> None:
+    from agentrun.adapters.extras import check_extra
+
     check_extra("acp", "acp")
 
 
 def _check_mcp() -> None:
+    from agentrun.adapters.extras import check_extra
+
     check_extra("mcp", "mcp")
 
 
@@ -163,10 +165,11 @@ def _tool(config: Config, name: str, surroundings: Surroundings) -> Tool:
 
 
 def _plugin_tool(config: Config, tool: ToolConfig, surroundings: Surroundings) -> Tool:
+    from agentrun.adapters import plugins
     from agentrun.adapters.tools.command import spec_of
     from agentrun.agent.protocols import Tool
 
-    settings = ToolSettings(spec_of(tool), tool.settings, os.path.abspath(config.directory), surroundings)
+    settings = plugins.ToolSettings(spec_of(tool), tool.settings, os.path.abspath(config.directory), surroundings)
     user = f"tool {tool.name!r}: kind = {tool.kind!r}"
     made = plugins.make(plugins.TOOLS, tool.kind, settings, Tool, user=user, built_in=["command"])  # type: ignore[type-abstract]
     if made.spec.name != tool.name:

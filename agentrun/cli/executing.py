@@ -18,7 +18,7 @@ from agentrun.commands.execution import Scene, execute
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.records.views import RunView
-from agentrun.render.plain import behind_text
+from agentrun.render.standing import behind_text
 from agentrun.states import RunStatus
 
 

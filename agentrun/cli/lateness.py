@@ -6,7 +6,7 @@ Whoever waits would do so without a word.
 from __future__ import annotations
 
 from agentrun.records.views import RunView
-from agentrun.render.plain import late_text
+from agentrun.render.standing import late_text
 from agentrun.render.theme import Screen
 
 

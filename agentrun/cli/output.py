@@ -35,6 +35,13 @@ def out(text: str) -> None:
     out_bytes(data)
 
 
+def out_json(doc: Doc) -> None:
+    """As `out`, a document as a line of JSON."""
+    from agentrun.render.json import json_line
+
+    out_bytes(json_line(doc))
+
+
 def out_bytes(data: bytes) -> None:
     """As `out`, for what is encoded already."""
     try:

@@ -19,8 +19,7 @@ from agentrun.pieces import read_to
 from agentrun.records.codec import Doc
 from agentrun.records.message import PROMPT, STEER
 from agentrun.records.views import Accepted
-from agentrun.render.json import json_line
-from agentrun.render.plain import accepted_line, accepted_text, hints_after_accept
+from agentrun.render.standing import accepted_line, accepted_text, hints_after_accept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -185,7 +184,7 @@ def _acknowledge(options: Options, acceptance: control.Acceptance) -> None:
     """Says that an input was accepted; a pipe reads that on standard output only if no report is to follow."""
     accepted = acceptance.accepted
     if options.json:
-        output.out_bytes(json_line(accepted.to_doc()))
+        output.out_json(accepted.to_doc())
     elif output.is_terminal(sys.stdout):
         output.out(accepted_text(accepted, output.screen_of(sys.stdout, options)))
     elif acceptance.began:
@@ -196,7 +195,7 @@ def _acknowledge(options: Options, acceptance: control.Acceptance) -> None:
 
 def _acknowledge_detached(options: Options, accepted: Accepted) -> None:
     if options.json:
-        output.out_bytes(json_line(accepted.to_doc()))
+        output.out_json(accepted.to_doc())
         return
     output.out(f"{accepted.session_id}/{accepted.run_id}\n")
     output.say(accepted_text(accepted, output.screen_of(sys.stderr, options)))
@@ -213,7 +212,7 @@ def _say_if_archived(options: Options, target: Target) -> None:
 
 def _print_accepted(options: Options, accepted: Accepted) -> None:
     if options.json:
-        output.out_bytes(json_line(accepted.to_doc()))
+        output.out_json(accepted.to_doc())
     elif output.is_terminal(sys.stdout):
         output.out(accepted_text(accepted, output.screen_of(sys.stdout, options)))
     else:

@@ -8,22 +8,21 @@ import time
 from agentrun.cli import exit as exits
 from agentrun.cli import output
 from agentrun.cli.options import CANCEL_REASON, Options
-from agentrun.commands import control, operations
+from agentrun.commands import stops
 from agentrun.commands.names import Target, find
-from agentrun.commands.operations import OperationView
 from agentrun.commands.place import Place
-from agentrun.commands.show import Follower
-from agentrun.commands.vigil import Vigil, end_frozen, held_elsewhere
 from agentrun.errors import NotEnded, SessionHeld, TimeRanOut, UsageError
 from agentrun.named import NamedTuple
 from agentrun.records.views import RunView
-from agentrun.render.json import json_line
-from agentrun.render.plain import attention_text, operation_text, standing_text
+from agentrun.render.standing import attention_text, operation_text, standing_text
 from agentrun.states import RunStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agentrun.commands.operations import OperationView
+    from agentrun.commands.show import Follower
 
 
 class Asked(NamedTuple):
@@ -61,7 +60,7 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
             # Something else had been decided before, and won: it says what.
             view = _cancel_run(place, target, asked, until)
     if options.json:
-        output.out_bytes(json_line(view.to_doc()))
+        output.out_json(view.to_doc())
     else:
         screen = output.screen_of(sys.stdout, options)
         output.out(standing_text(view, screen))
@@ -82,6 +81,8 @@ def _cancel_run(place: Place, target: Target, asked: Asked, until: float | None)
     try:
         return _asked_to_stop(place, target, asked)
     except SessionHeld:
+        from agentrun.commands.vigil import Vigil, end_frozen, held_elsewhere
+
         # Nothing can be stored as long as the frozen executor holds the lock: it is ended first.
         if not Vigil().keep(target.run(), until):
             raise
@@ -94,7 +95,7 @@ def _cancel_run(place: Place, target: Target, asked: Asked, until: float | None)
 
 def _asked_to_stop(place: Place, target: Target, asked: Asked) -> RunView:
     try:
-        return control.cancel(place, target, asked.reason, force=asked.force)
+        return stops.cancel(place, target, asked.reason, force=asked.force)
     except TimeRanOut as error:
         if target.run().load().ending is None:
             error.message += "; no stop is stored"
@@ -105,6 +106,8 @@ def _asked_to_stop(place: Place, target: Target, asked: Asked) -> RunView:
 
 def _take_from_frozen(place: Place, target: Target, until: float | None) -> None:
     """Ends the executor, or, where that is not to be found here, winds the run down in its stead."""
+    from agentrun.commands.vigil import end_frozen
+
     frozen = end_frozen(target.run(), until)
     if frozen is not None:
         from agentrun.commands.recovery import recover
@@ -114,6 +117,8 @@ def _take_from_frozen(place: Place, target: Target, until: float | None) -> None
 
 def _over_or_frozen(options: Options) -> Callable[[Follower], bool]:
     """Whether the run is over, or its executor counts as frozen; that this takes a while is said once."""
+    from agentrun.commands.vigil import Vigil
+
     vigil = Vigil()
     told: list[str] = []
 
@@ -133,6 +138,8 @@ def _over_or_frozen(options: Options) -> Callable[[Follower], bool]:
 
 
 def _cancel_operation(options: Options, place: Place, target: Target, asked: Asked, until: float | None) -> int:
+    from agentrun.commands import control, operations
+
     assert asked.operation is not None
     found = operations.cancel_operation(place, target, asked.operation, asked.reason, force=asked.force)
     if found.acceptance is not None:
@@ -142,7 +149,7 @@ def _cancel_operation(options: Options, place: Place, target: Target, asked: Ask
     if not found.operation.is_open and not found.is_stopped:
         raise operations.over(found.view.run, found.operation)
     if options.json:
-        output.out_bytes(json_line(found.to_doc()))
+        output.out_json(found.to_doc())
     else:
         output.out(operation_text(found.view, found.operation, output.screen_of(sys.stdout, options)))
         output.say(attention_text(found.view, output.screen_of(sys.stderr, options)))
@@ -151,16 +158,19 @@ def _cancel_operation(options: Options, place: Place, target: Target, asked: Ask
 
 def _wait_for_operation(target: Target, operation_id: str, until: float | None) -> OperationView:
     """Waits until the operation is over, or nobody is there who would end it."""
+    from agentrun.commands.operations import operation_view
 
     def is_settled(follower: Follower) -> bool:
         is_open = any(each.operation_id == operation_id for each in follower.view.run.open_operations)
         return not is_open or follower.is_over
 
     _wait(target, until, is_settled)
-    return operations.operation_view(target.run(), operation_id)
+    return operation_view(target.run(), operation_id)
 
 
 def _wait(target: Target, until: float | None, is_done: Callable[[Follower], bool]) -> RunView:
+    from agentrun.commands.show import Follower
+
     follower = Follower(target)
     try:
         while not is_done(follower):

@@ -18,7 +18,7 @@ from agentrun.errors import TimeRanOut
 from agentrun.records.run import Run
 from agentrun.records.views import RunView
 from agentrun.render.json import json_line
-from agentrun.render.plain import attention_text, standing_text
+from agentrun.render.standing import attention_text, standing_text
 
 
 def wait(options: Options, names: list[str], timeout: str | None) -> int:

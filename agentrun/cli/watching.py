@@ -14,7 +14,8 @@ from agentrun.commands.names import Target
 from agentrun.commands.show import Follower, run_detail, told
 from agentrun.records.event import Event
 from agentrun.records.views import RunView
-from agentrun.render.plain import attention_text, ended_text, hints_after_send, report_text
+from agentrun.render.plain import report_text
+from agentrun.render.standing import attention_text, ended_text, hints_after_send
 
 
 def watch(options: Options, target: Target, audience: Shown, *, with_report: bool, since: int = 0) -> int:

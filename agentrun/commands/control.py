@@ -1,16 +1,15 @@
-"""Saying something to a session, and stopping a run."""
+"""Saying something to a session: where it goes, and that it is executed."""
 
 from __future__ import annotations
 
 from agentrun.commands.doubt import maybe_stored
-from agentrun.commands.execution import check_executable, start_detached, start_next
+from agentrun.commands.execution import check_executable, start_detached, then_start_next
 from agentrun.commands.inputs import check_length
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
-from agentrun.commands.stops import Stop, Taken, end_what_was_stopped, stop, take_over_if_lost, wind_down_lost
-from agentrun.errors import Conflict, ImpossibleMode, NotFound, RunEnded
+from agentrun.commands.stops import end_what_was_stopped, run_ended, take_over_if_lost, wind_down_lost
+from agentrun.errors import Conflict, ImpossibleMode, NotFound
 from agentrun.lifecycle.routing import MODES, WAITING, IfBusy, Standing, route, standing
-from agentrun.lifecycle.winding_down import end_overdue
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.message import ANSWER, COMPACT, PROMPT, Message
@@ -30,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agentrun.commands.abandoned import Taken
     from agentrun.commands.attaching import AttachedFile
 
 __all__ = [
@@ -37,9 +37,7 @@ __all__ = [
     "Acceptance",
     "IfBusy",
     "Saying",
-    "cancel",
     "drive_on",
-    "end_what_was_stopped",
     "said",
     "say",
     "settle",
@@ -102,7 +100,7 @@ def say(place: Place, target: Target, saying: Saying) -> Acceptance:
         f"say it again with --key {key}" if key else "say it again if it is not there; with a --key no look is needed"
     )
     with InHand() as hand:
-        with _then_start_next(place, target.session), maybe_stored(f"{target.session.session_id} --messages", again):
+        with then_start_next(place, target.session), maybe_stored(f"{target.session.session_id} --messages", again):
             accepted = _say(place, target, saying, hand)
         return Acceptance(accepted, hand.keep(), began=accepted.mode in (PROMPT, COMPACT))
 
@@ -112,49 +110,9 @@ def settle(place: Place, target: Target, operation_id: str | None, approved: boo
     word = "approved" if approved else "denied"
     again = "do it again if it still waits"
     with InHand() as hand:
-        with _then_start_next(place, target.session), maybe_stored(target.session.session_id, again):
+        with then_start_next(place, target.session), maybe_stored(target.session.session_id, again):
             accepted = _settle(place, target, operation_id, Input(word, this_actor(), note=note), hand)
         return Acceptance(accepted, hand.keep(), began=False)
-
-
-def cancel(place: Place, target: Target, reason: str, *, force: bool = False) -> RunView:
-    """Stores the intent to stop a run, and winds it down here if its executor is gone.
-
-    With `force`, what is alive is killed at once; said of a run that winds down already, its grace period is over.
-    Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it had ended.
-    """
-    again = "cancel it again, which changes nothing if it was stored"
-    with _then_start_next(place, target.session), maybe_stored(_name(target), again):
-        return _cancel(place, target, reason, force=force)
-
-
-def _name(target: Target) -> str:
-    return "/".join(part for part in (target.session.session_id, target.run_id) if part)
-
-
-class _then_start_next:
-    """Starts the run that has the slot afterwards; also when the command was refused, since it may have freed it.
-
-    Not after any other error: a run that was to be cancelled, and could not be for want of room, is not begun instead.
-    """
-
-    def __init__(self, place: Place, session: SessionDir) -> None:
-        self._place = place
-        self._session = session
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, Conflict):
-            start_next(self._place, self._session)
-
-
-def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunView:
-    run_dir = target.run()
-    if not stop(place, target.session, run_dir, Stop(this_actor(), reason, "cancel", "command", force)):
-        return _already_over(run_dir, run_dir.load())
-    return run_dir.view()
 
 
 def _say(place: Place, target: Target, saying: Saying, hand: InHand) -> Accepted:
@@ -166,7 +124,7 @@ def _say(place: Place, target: Target, saying: Saying, hand: InHand) -> Accepted
         if message is None:
             ended = _end_overdue(writer) or _ended_since(waited)
             if ended is not None and not (saying.mode in (PROMPT, COMPACT) or saying.if_busy or saying.if_ended_prompt):
-                raise _ended(ended)  # what was meant as its answer must not begin another run
+                raise run_ended(ended)  # what was meant as its answer must not begin another run
             inbox.check_last_seq(writer, saying.expect_seq)
             message = _accept(place, writer, target, saying, hand)
         run_dir = target.session.run(message.run_id)
@@ -243,7 +201,7 @@ def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[
     named = target.run().view()
     if named.run.is_over:
         if not saying.if_ended_prompt:
-            raise _ended(named.run)
+            raise run_ended(named.run)
         return active, PROMPT
     is_prompt = saying.mode == PROMPT or saying.if_busy in WAITING or saying.if_busy is IfBusy.REJECT
     return active if is_prompt else named, saying.mode
@@ -296,6 +254,10 @@ def _end_overdue(writer: Writer) -> Run | None:
     if run_id is None:
         return None
     run_dir = writer.session.run(run_id)
+    if run_dir.load().status is not RunStatus.WAITING_INPUT:
+        return None
+    from agentrun.lifecycle.winding_down import end_overdue
+
     return run_dir.seen if end_overdue(writer, run_dir) else None
 
 
@@ -311,7 +273,7 @@ def _check_next_stretch(place: Place, run_dir: RunDir, run: Run) -> None:
 def _not_waiting_for_approval(view: RunView, operation_id: str | None) -> Conflict:
     run = view.run
     if run.is_over:
-        return _ended(run)
+        return run_ended(run)
     waiting = run.waiting_for or {}
     asked = f"the approval of {waiting['operationId']}" if waiting.get("operationId") else "no approval"
     return ImpossibleMode(
@@ -326,16 +288,7 @@ def _not_waiting_for_approval(view: RunView, operation_id: str | None) -> Confli
 def _refuse_ended(target: Target) -> None:
     newest = next(iter(target.session.newest_run_ids(1)), None)
     if newest is not None:
-        raise _ended(target.session.run(newest).load())
-
-
-def _ended(run: Run) -> RunEnded:
-    return RunEnded(
-        f"{run.session_id}/{run.run_id} has ended ({run.status})",
-        hint=f"start a new run with: agentrun send {run.session_id} TEXT",
-        session_id=run.session_id,
-        run_id=run.run_id,
-    )
+        raise run_ended(target.session.run(newest).load())
 
 
 def _accepted(session: SessionDir, run: Run, message: Message) -> Accepted:
@@ -352,12 +305,6 @@ def _take_if_undriven(run_dir: RunDir, run: Run, writer: Writer, *, stay: bool) 
     if not due or run_dir.is_driven(run):
         return None
     return take_to_drive(run_dir, run)
-
-
-def _already_over(run_dir: RunDir, run: Run) -> RunView:
-    if run.status is RunStatus.CANCELLED:
-        return run_dir.view()
-    raise _ended(run)
 
 
 def _take_over_interrupted(writer: Writer, prompt: Message) -> tuple[RunDir, Taken] | None:

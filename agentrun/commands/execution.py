@@ -8,17 +8,9 @@ from __future__ import annotations
 import os
 
 from agentrun.commands.doubt import kept_of
-from agentrun.commands.leftovers import (
-    DETACHED,
-    end_descendants_here,
-    end_leftovers_here,
-    end_marked_here,
-    end_marked_if_ours,
-    other_executors,
-)
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
-from agentrun.errors import ConfigError, StorageFailed
+from agentrun.errors import ConfigError, Conflict, StorageFailed
 from agentrun.named import NamedTuple
 from agentrun.records.run import Run
 from agentrun.states import RunStatus
@@ -40,6 +32,9 @@ if TYPE_CHECKING:
     from agentrun.executor.audience import Audience
     from agentrun.executor.drive import Ended, Job
 
+# What a detached executor is started as. It may have been started by a tool, and is never ended as a part of that:
+# it drives another run, which is stopped by its own flow if it is a child of the tool's.
+DETACHED = "agentrun.cli.detached"
 # The descriptor under which a detached executor finds the lock that was taken for it.
 LIVENESS_FD = 3
 # What a detached executor is to execute. Every user of the machine sees its command line, and nobody its environment.
@@ -120,6 +115,7 @@ def execute_own(place: Place, target: Target, liveness: int, agent: Agent) -> En
     """
     from agentrun.agent.outside import Unreachable
     from agentrun.commands.children import stop_children_here
+    from agentrun.commands.leftovers import end_marked_here, end_marked_if_ours
     from agentrun.config import LEASE_SECONDS, USUAL_PATIENCE
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
@@ -216,9 +212,28 @@ def start_next(place: Place, session: SessionDir) -> bool:
     return True
 
 
+class then_start_next:
+    """Starts the run that has the slot afterwards; also when the command was refused, since it may have freed it.
+
+    Not after any other error: a run that was to be cancelled, and could not be for want of room, is not begun instead.
+    """
+
+    def __init__(self, place: Place, session: SessionDir) -> None:
+        self._place = place
+        self._session = session
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, Conflict):
+            start_next(self._place, self._session)
+
+
 def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scene: Scene) -> Job:
     from agentrun.adapters.registry import build_agent, build_checks, build_outside
     from agentrun.commands.children import stop_children_here
+    from agentrun.commands.leftovers import end_descendants_here, end_leftovers_here
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
     from agentrun.executor.hold import Terms
@@ -269,6 +284,7 @@ def patience_of(run_dir: RunDir) -> Patience:
 
 def _surroundings(place: Place, session: SessionDir, run_dir: RunDir, config: Config) -> Surroundings:
     from agentrun.adapters.registry import Surroundings
+    from agentrun.commands.leftovers import other_executors
 
     return Surroundings(
         root=place.tree.root,

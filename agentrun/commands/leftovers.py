@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from agentrun.commands.execution import DETACHED
 from agentrun.commands.place import Place
 from agentrun.store.identity import is_of_here
 from agentrun.store.runs import RunDir
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 # Seconds from SIGTERM to SIGKILL for processes that a tool left behind: the tool itself has had its own grace.
 LONGEST_LEFTOVER_GRACE = 1.0
-# What a detached executor is started as. It may have been started by a tool, and is never ended as a part of that:
-# it drives another run, which is stopped by its own flow if it is a child of the tool's.
-DETACHED = "agentrun.cli.detached"
 
 
 def end_marked_leftovers(place: Place, run_dir: RunDir, patience: Patience) -> list[str]:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 
-from agentrun.commands import control
 from agentrun.commands.execution import start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
+from agentrun.commands.stops import end_what_was_stopped
 from agentrun.errors import Conflict
 from agentrun.lifecycle.winding_down import end_overdue
 from agentrun.records.views import RunView
@@ -90,7 +90,7 @@ def _ahead(place: Place, target: Target, active: str | None) -> RunView | None:
     Nobody else may come by, and then this run would wait for ever.
     """
     with suppress(Conflict):  # something of it cannot be ended, and whoever looks at it is told so
-        control.end_what_was_stopped(place, target.session)
+        end_what_was_stopped(place, target.session)
     if active is None or target.session.run(active).load().is_over:
         with writing(target.session):
             return None

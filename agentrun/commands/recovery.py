@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from agentrun.commands.abandoned import end_leftovers
 from agentrun.commands.asking import stop_outside
 from agentrun.commands.execution import check_executable, config_of, outside_of
 from agentrun.commands.kinship import findings_of_children
 from agentrun.commands.place import Place
-from agentrun.commands.stops import end_leftovers
 from agentrun.commands.vigil import held_elsewhere
 from agentrun.errors import ConfigError, SessionHeld
 from agentrun.lifecycle import recovery

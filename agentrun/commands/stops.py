@@ -1,27 +1,27 @@
-"""Stopping a run from outside: the intent, and the winding down where no executor is left to do it."""
+"""Stopping a run from outside: the intent, and that it is wound down where no executor is left to do it."""
 
 from __future__ import annotations
 
-import os
-
-from agentrun.commands.asking import stop_outside
-from agentrun.commands.execution import patience_of
-from agentrun.commands.leftovers import end_marked_leftovers
+from agentrun.commands.doubt import maybe_stored
+from agentrun.commands.execution import then_start_next
+from agentrun.commands.names import Target
 from agentrun.commands.place import Place
-from agentrun.errors import NotEnded
-from agentrun.lifecycle.recovery import begin
-from agentrun.lifecycle.winding_down import LOST, WIND_DOWN_LEASE, name_survivors, wind_down
+from agentrun.errors import RunEnded
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
-from agentrun.records.lease import Lease
+from agentrun.records.run import Run
+from agentrun.records.views import RunView
 from agentrun.states import RunStatus
 from agentrun.store import inbox
-from agentrun.store.liveness import InHand, take_to_drive
-from agentrun.store.locks import has_liveness
+from agentrun.store.identity import this_actor
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.commands.abandoned import Taken
 
 
 class Stop(NamedTuple):
@@ -32,6 +32,34 @@ class Stop(NamedTuple):
     intent: str
     via: str
     force: bool = False
+
+
+def cancel(place: Place, target: Target, reason: str, *, force: bool = False) -> RunView:
+    """Stores the intent to stop a run, and winds it down here if its executor is gone.
+
+    With `force`, what is alive is killed at once; said of a run that winds down already, its grace period is over.
+    Returns the run as it stands then: still `cancelling` where an executor has it. Raises RunEnded if it had ended.
+    """
+    again = "cancel it again, which changes nothing if it was stored"
+    with then_start_next(place, target.session), maybe_stored(_name(target), again):
+        return _cancel(place, target, reason, force=force)
+
+
+def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunView:
+    run_dir = target.run()
+    if not stop(place, target.session, run_dir, Stop(this_actor(), reason, "cancel", "command", force)):
+        return _already_over(run_dir, run_dir.load())
+    return run_dir.view()
+
+
+def _already_over(run_dir: RunDir, run: Run) -> RunView:
+    if run.status is RunStatus.CANCELLED:
+        return run_dir.view()
+    raise run_ended(run)
+
+
+def _name(target: Target) -> str:
+    return "/".join(part for part in (target.session.session_id, target.run_id) if part)
 
 
 def stop(place: Place, session: SessionDir, run_dir: RunDir, asked: Stop) -> bool:
@@ -46,16 +74,8 @@ def stop(place: Place, session: SessionDir, run_dir: RunDir, asked: Stop) -> boo
             return False
         run = inbox.request_stop(writer, run_dir, **asked._asdict())
         taken = None if run.is_over else take_over_if_lost(writer, run_dir)
-    if taken is not None:
-        wind_down_lost(place, session, run_dir, taken)
+    wind_down_lost(place, session, run_dir, taken)
     return True
-
-
-class Taken(NamedTuple):
-    """A run that was taken over from an executor that is gone: its lease, and the lock to let go at the end."""
-
-    lease: Lease
-    liveness: int
 
 
 def end_what_was_stopped(place: Place, session: SessionDir) -> None:
@@ -71,8 +91,7 @@ def end_what_was_stopped(place: Place, session: SessionDir) -> None:
     with writing(session) as writer:
         is_stopping = run_dir.current(writer).status is RunStatus.CANCELLING
         taken = take_over_if_lost(writer, run_dir) if is_stopping else None
-    if taken is not None:
-        wind_down_lost(place, session, run_dir, taken)
+    wind_down_lost(place, session, run_dir, taken)
 
 
 def take_over_if_lost(writer: Writer, run_dir: RunDir) -> Taken | None:
@@ -80,49 +99,28 @@ def take_over_if_lost(writer: Writer, run_dir: RunDir) -> Taken | None:
     run = run_dir.current(writer)
     if run_dir.is_driven(run):
         return None
-    liveness = take_to_drive(run_dir, run)
-    if liveness is None:
-        return None
-    with InHand(liveness) as hand:
-        fenced = None if has_liveness(run_dir.directory, liveness) else run.fenced
-        lease = begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST, fenced=fenced)
-        hand.keep()
-    return Taken(lease, liveness)
+    from agentrun.commands.abandoned import take_over
+
+    return take_over(writer, run_dir, run)
 
 
-def wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: Taken) -> None:
-    """Ends what the dead executor left running, then the run.
+def wind_down_lost(place: Place, session: SessionDir, run_dir: RunDir, taken: Taken | None) -> None:
+    """Ends what the dead executor of a run left running, then the run, if it was `taken` over.
 
     What cannot be ended keeps it in `cancelling`, is named there, and raises NotEnded.
     """
-    try:
-        survivors = end_leftovers(place, run_dir)
-        if not survivors:
-            stop_outside(place, session, run_dir, taken.lease)
-        _end_run(session, run_dir, taken.lease, survivors)
-    finally:
-        os.close(taken.liveness)
+    if taken is None:
+        return
+    from agentrun.commands.abandoned import wind_down_taken
+
+    wind_down_taken(place, session, run_dir, taken)
 
 
-def _end_run(session: SessionDir, run_dir: RunDir, lease: Lease, survivors: list[str]) -> None:
-    with writing(session) as writer:
-        if survivors:
-            name_survivors(writer, lease, run_dir, survivors)
-            run_dir.end_lease(writer)
-            raise NotEnded(
-                f"{run_dir.name} stays cancelling: {', '.join(survivors)} cannot be ended",
-                hint=f"end it by hand, then: agentrun cancel {run_dir.name}",
-                session_id=run_dir.session_id,
-                run_id=run_dir.run_id,
-            )
-        spent = run_dir.unrecorded_ms(run_dir.current(writer))
-        wind_down(writer, lease, run_dir, executing_ms=spent)
-
-
-def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
-    """Ends the runs that it began, by their own flow, then what its tools left; the names of what is still alive."""
-    from agentrun.commands.children import stop_children
-
-    alive = [*stop_children(place, run_dir), *end_marked_leftovers(place, run_dir, patience_of(run_dir))]
-    # Once more: a process that was about to begin a child may have done so before it was ended itself.
-    return list(dict.fromkeys([*alive, *stop_children(place, run_dir)]))
+def run_ended(run: Run) -> RunEnded:
+    """The refusal of what only a run could take that goes on."""
+    return RunEnded(
+        f"{run.session_id}/{run.run_id} has ended ({run.status})",
+        hint=f"start a new run with: agentrun send {run.session_id} TEXT",
+        session_id=run.session_id,
+        run_id=run.run_id,
+    )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import reprlib
 from collections.abc import Collection, Mapping
 
 from agentrun.config import keys
 from agentrun.config.files import file_bytes
-from agentrun.config.mcp import json_servers, mcp_server
 from agentrun.config.names import nearest
 from agentrun.config.readers import Reader, Wrong
 from agentrun.config.values import DELEGATE, MCP_PREFIX, AgentConfig, Config, McpConfig, ToolConfig, inline_agent
@@ -20,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 # The APIs of the common models take no other names for tools.
-_TOOL_NAME = r"[A-Za-z0-9_-]{1,64}"
+_OF_TOOL_NAMES = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_LONGEST_TOOL_NAME = 64
 
 # What has no effect for a kind of its own: a plug-in has `settings`, and nothing of what ours are made from.
 _IDLE_OF_AGENTS: dict[str, Collection[str]] = {
@@ -129,8 +128,8 @@ def _end_as_said_for_all(document: Mapping[str, Any], top: dict[str, Any]) -> No
 
 def _tool(place: str, name: str, content: Any) -> ToolConfig:
     values = _values(place, content, keys.TOOL)
-    if not re.fullmatch(_TOOL_NAME, name):
-        raise ConfigError(f"{place} is no name for a tool: letters, digits, '_' and '-', at most 64")
+    if not (_OF_TOOL_NAMES.issuperset(name) and 0 < len(name) <= _LONGEST_TOOL_NAME):
+        raise ConfigError(f"{place} is no name for a tool: letters, digits, '_' and '-', at most {_LONGEST_TOOL_NAME}")
     if name == DELEGATE:
         raise ConfigError(f"{place}: {DELEGATE} is a tool that agentrun brings along; name it in an agent's tools")
     kind = values.get("kind", "command")
@@ -145,6 +144,8 @@ def _mcp_of_others(path: str, top: Mapping[str, Any]) -> dict[str, McpConfig]:
     """The servers of the JSON file that `mcp_servers` names."""
     if "mcp_servers" not in top:
         return {}
+    from agentrun.config.mcp import json_servers
+
     file = os.path.join(os.path.dirname(path), top["mcp_servers"])
     servers = {name: _mcp(f"{file}: {name}", name, table) for name, table in json_servers(file).items()}
     for name in servers.keys() & top["mcp"].keys():
@@ -153,6 +154,8 @@ def _mcp_of_others(path: str, top: Mapping[str, Any]) -> dict[str, McpConfig]:
 
 
 def _mcp(place: str, name: str, content: Any) -> McpConfig:
+    from agentrun.config.mcp import mcp_server
+
     return mcp_server(place, _values(place, content, keys.MCP), name)
 
 

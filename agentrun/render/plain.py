@@ -10,12 +10,11 @@ import time
 from agentrun.errors import AgentrunError, Ambiguous
 from agentrun.records.event import Event
 from agentrun.records.message import Message
-from agentrun.records.operation import Operation
 from agentrun.records.session import Session
-from agentrun.records.views import Accepted, RunDetail, RunView, SessionView
+from agentrun.records.views import RunDetail, RunView, SessionView
 from agentrun.render import hints
-from agentrun.render.safe import excerpt, padded, shown, shown_line
-from agentrun.render.theme import Screen, Span, Style, line, run_status, say
+from agentrun.render.safe import excerpt, padded, shown
+from agentrun.render.theme import Screen, Span, Style, line, lines_text, run_status, say
 from agentrun.render.times import age, between, duration, moment
 from agentrun.render.transcript import attached_lines, block, conversation, counted, run_head, usage_words
 
@@ -25,23 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "about_text",
-    "accepted_line",
-    "accepted_text",
-    "attention_text",
-    "behind_text",
-    "ended_text",
     "error_text",
     "event_text",
-    "hints_after_accept",
-    "hints_after_send",
-    "late_text",
     "message_text",
-    "operation_text",
     "question_text",
     "report_text",
     "run_text",
     "session_text",
-    "standing_text",
 ]
 
 # Names that an ambiguous one can mean; whoever needs more gives more of it.
@@ -62,13 +51,13 @@ def session_text(view: SessionView, screen: Screen, now: float | None = None) ->
         lines.append(line([Span(f"  {view.older:,} older: --tail {len(view.runs) + view.older}", Style.DIM)], screen))
     if not view.runs:
         lines.append("  no runs yet")
-    return _text(lines)
+    return lines_text(lines)
 
 
 def about_text(session: Session, screen: Screen) -> str:
     """What a session is called, and how often that and the like have been changed."""
     archived = ", archived" if session.archived else ""
-    return _text(
+    return lines_text(
         [f'{say(session.session_id, screen)}  "{say(session.title, screen)}"{archived}  revision {session.revision}']
     )
 
@@ -94,7 +83,7 @@ def run_text(detail: RunDetail, screen: Screen, now: float | None = None) -> str
     needs = hints.attention(view, screen, now)
     if needs:
         lines += ["", *needs]
-    text = _text(lines)
+    text = lines_text(lines)
     return text if detail.report is None else f"{text}\n{report_text(detail.report, screen)}"
 
 
@@ -102,7 +91,7 @@ def message_text(message: Message, screen: Screen) -> str:
     """One message of a conversation: who, what kind, in which run, and the text in full."""
     who = say(f"{message.role} {message.mode}" if message.mode else message.role, screen)
     head = [Span(f"#{message.seq} {who}", Style.STRONG), Span(f"  {say(message.run_id, screen)}", Style.DIM)]
-    return _text([line(head, screen), *block(message.text, screen), *attached_lines(message, screen)])
+    return lines_text([line(head, screen), *block(message.text, screen), *attached_lines(message, screen)])
 
 
 def event_text(event: Event, screen: Screen) -> str:
@@ -111,76 +100,12 @@ def event_text(event: Event, screen: Screen) -> str:
     import json
 
     rest = excerpt(json.dumps(event.payload, ensure_ascii=False), screen.width - len(head) - 2, unicode=screen.unicode)
-    return _text([line([Span(head), Span(f"  {rest}", Style.DIM)], screen)])
-
-
-def standing_text(view: RunView, screen: Screen) -> str:
-    """`SESSION/RUN STATUS`, where the status says towards which end a run winds down."""
-    name = f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
-    return _text([line([Span(f"{name} {view.words}")], screen)])
-
-
-def operation_text(view: RunView, operation: Operation, screen: Screen) -> str:
-    """`SESSION/RUN OP STATUS`, and where it is not over yet, that it is to stop."""
-    stopping = ", to be cancelled" if operation.is_open and operation.cancel_requested_at else ""
-    name = f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
-    words = f"{name} {say(operation.operation_id, screen)} {operation.status.value}{stopping}"
-    return _text([line([Span(words)], screen)])
-
-
-def ended_text(view: RunView, screen: Screen) -> str:
-    """How a run ended without a report, and why; empty for any other run."""
-    if not view.run.is_over or view.run.report is not None:
-        return ""
-    name = f"{say(view.run.session_id, screen)}/{say(view.run.run_id, screen)}"
-    reason = f": {say(view.run.reason, screen)}" if view.run.reason else ""
-    ended = [Span("agentrun:", Style.BAD), Span(f" {name} ended as {view.words}{reason}")]
-    return _text([line(ended, screen), f"  look back with: agentrun show {name}"])
+    return lines_text([line([Span(head), Span(f"  {rest}", Style.DIM)], screen)])
 
 
 def report_text(report: str, screen: Screen) -> str:
     """A report as a person reads it: its own text, made safe. A pipe gets the bytes instead."""
-    return _text(block(report, screen, indent=""))
-
-
-def attention_text(view: RunView, screen: Screen, now: float | None = None) -> str:
-    """What must be known or done about a run; empty if nothing."""
-    return _text(hints.attention(view, screen, now))
-
-
-def late_text(view: RunView, screen: Screen) -> str:
-    """Of a run that is waited for: that its executor does not get on, and what to type."""
-    return standing_text(view, screen) + attention_text(view, screen)
-
-
-def accepted_line(accepted: Accepted) -> str:
-    """`SESSION/RUN SEQ KIND`, for scripts."""
-    words = (f"{accepted.session_id}/{accepted.run_id}", str(accepted.message_seq), accepted.mode)
-    return " ".join(shown_line(word, unicode=False) for word in words) + "\n"
-
-
-def accepted_text(accepted: Accepted, screen: Screen) -> str:
-    """The same in words."""
-    run = f"{say(accepted.session_id, screen)}/{say(accepted.run_id, screen)}"
-    kind = say(accepted.mode, screen)
-    behind = f" behind {say(accepted.behind, screen)}" if accepted.behind else ""
-    return f"accepted as {kind} #{accepted.message_seq} of {run} ({accepted.status.value}{behind})\n"
-
-
-def behind_text(ahead: RunView, screen: Screen) -> str:
-    """Which run is waited for, by whoever waits for the slot; and what to do if nobody drives that one."""
-    head = f"  queued behind {say(ahead.run.run_id, screen)} ({ahead.words}), Ctrl-C cancels\n"
-    return head + attention_text(ahead, screen)
-
-
-def hints_after_send(view: RunView, screen: Screen) -> str:
-    """How to go on after a run in the foreground."""
-    return _text(hints.hints_after_send(view, screen))
-
-
-def hints_after_accept(accepted: Accepted, screen: Screen) -> str:
-    """How to follow what goes on elsewhere."""
-    return _text(hints.hints_after_accept(accepted, screen))
+    return lines_text(block(report, screen, indent=""))
 
 
 def error_text(error: AgentrunError, screen: Screen) -> str:
@@ -192,7 +117,7 @@ def error_text(error: AgentrunError, screen: Screen) -> str:
         lines += [f"  and {left:,} more"] if left > 0 else []
     if error.hint:
         lines += [f"  {each}" for each in shown(error.hint, unicode=screen.unicode).split("\n")]
-    return _text(lines)
+    return lines_text(lines)
 
 
 def _about(view: SessionView, screen: Screen, now: float) -> str:
@@ -258,7 +183,3 @@ def _reason(view: RunView, screen: Screen) -> list[str]:
 def _ago(seconds: float) -> str:
     words = age(seconds)
     return words if words == "now" else f"{words} ago"
-
-
-def _text(lines: Iterable[str]) -> str:
-    return "".join(f"{each}\n" for each in lines)

@@ -104,6 +104,11 @@ def line(spans: Iterable[Span], screen: Screen, columns: int | None = None) -> s
     return "".join(painted)
 
 
+def lines_text(lines: Iterable[str]) -> str:
+    """Lines as one text, each with its newline."""
+    return "".join(f"{each}\n" for each in lines)
+
+
 def say(text: str, screen: Screen) -> str:
     """Any text on one line, safe for `screen`."""
     return shown_line(text, unicode=screen.unicode)

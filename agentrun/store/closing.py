@@ -10,14 +10,15 @@ from itertools import islice
 
 from agentrun.errors import TransitionRefused
 from agentrun.records.codec import Doc
-from agentrun.records.ending import how_it_ended, returned_fields
-from agentrun.records.lease import Lease
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
-from agentrun.store.resources import Resources
 from agentrun.store.runs import RunDir
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.lease import Lease
 
 # Of what keeps a run from completing, so many are named: the newest.
 _FEW = 3
@@ -110,6 +111,8 @@ def make_end_last(writer: Writer, run_dir: RunDir, run: Run) -> None:
 
 def publish(writer: Writer, run_dir: RunDir, run: Run) -> None:
     """Does what follows from the end of `run`, as far as it has not been done."""
+    from agentrun.store.resources import Resources  # here: every writer has this module, and few end a run
+
     writer.heed_numbers(run)
     if run.report is not None:
         run_dir.write_report(writer, run.report)
@@ -145,6 +148,8 @@ def _check_complete(writer: Writer, run_dir: RunDir, run: Run) -> None:
 def _finished_payload(
     writer: Writer, run: Run, end: RunStatus, reason: str | None, report: Doc | None, executing_ms: int
 ) -> Doc:
+    from agentrun.records.ending import returned_fields
+
     usage = dict(run.usage)
     usage["executingMs"] += executing_ms
     return {
@@ -162,4 +167,6 @@ def _append_closing_message(writer: Writer, run_dir: RunDir, run: Run) -> None:
     if run.report is not None:
         writer.append_message(run.run_id, "assistant", REPORT, run_dir.report() or "")
     else:
+        from agentrun.records.ending import how_it_ended
+
         writer.append_message(run.run_id, "system", ENDED, how_it_ended(run))

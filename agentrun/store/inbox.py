@@ -9,7 +9,6 @@ from __future__ import annotations
 from agentrun import ids
 from agentrun.errors import CorruptRecord, ImpossibleMode, KeyReused, SeqDiffers
 from agentrun.named import NamedTuple
-from agentrun.records.attachment import Attachment
 from agentrun.records.codec import Doc, decode, encode_document
 from agentrun.records.message import ANSWER, COMPACT, PROMPT, Message
 from agentrun.records.run import Run
@@ -20,6 +19,10 @@ from agentrun.store.redo import answered_payload, make_run
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentrun.records.attachment import Attachment
 
 
 class Input(NamedTuple):

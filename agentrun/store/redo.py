@@ -7,13 +7,11 @@ here, the same, before anything is built on it. Every step looks before it write
 
 from __future__ import annotations
 
-from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc
 from agentrun.records.message import ANSWER, QUESTION, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import closing, layout
-from agentrun.store.deadlines import remaining_deadline
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
@@ -85,6 +83,8 @@ def make_run(writer: Writer, prompt: Message) -> RunDir:
     writer.session.runs().make(prompt.run_id)
     run_dir = writer.session.run(prompt.run_id)
     if run_dir.events.next_seq() == 1:
+        from agentrun.records.acceptance import first_event
+
         event = first_event(writer.session.account, prompt)
         run_dir.events.append(lambda seq: event._replace(seq=seq).to_doc())
     return run_dir
@@ -92,6 +92,8 @@ def make_run(writer: Writer, prompt: Message) -> RunDir:
 
 def answered_payload(run: Run, answer: Message) -> Doc:
     """The payload of the `run.input_received` that follows from the line of an answer."""
+    from agentrun.store.deadlines import remaining_deadline
+
     payload: Doc = {
         "questionId": answer.question_id,
         "messageSeq": answer.seq,

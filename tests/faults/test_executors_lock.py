@@ -13,7 +13,7 @@ import pytest
 # every open(2) of the process passes. Prints how many were refused, and the runs that look driven after it.
 REFUSE = """
 import errno, os, sys
-from agentrun.commands import control
+from agentrun.commands import control, stops
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.errors import AgentrunError
@@ -57,7 +57,7 @@ CASES = {
     "settle": (lambda: waiting("approval"), lambda target: control.settle(place, target, None, True, None)),
     "answer": (lambda: waiting("question"), lambda target: control.say(place, target, SAYING)),
     "begin": (fresh, lambda target: control.say(place, target, SAYING)),
-    "wind down": (stopped, lambda target: control.cancel(place, target, "enough")),
+    "wind down": (stopped, lambda target: stops.cancel(place, target, "enough")),
 }
 make, say = CASES[sys.argv[2]]
 step = int(sys.argv[3])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agentrun.errors import Ambiguous, ConfigError, SlotTaken
 from agentrun.records.views import Accepted, RunDetail, SessionView
-from agentrun.render import plain, tables
+from agentrun.render import plain, standing, tables
 from agentrun.render.safe import columns_of
 from agentrun.render.theme import Screen
 from agentrun.states import RunStatus
@@ -104,7 +104,7 @@ def test_a_waiting_run_says_how_to_answer(story: Callable[..., Any], plain_scree
 def test_an_approval_names_its_operation(story: Callable[..., Any], plain_screen: Screen) -> None:
     run = story().started()
     run.event("run.waiting_input", questionId="q-1", kind="approval", text="Export?", operationId="op-7")
-    text = plain.attention_text(run.view(), plain_screen, run.now)
+    text = standing.attention_text(run.view(), plain_screen, run.now)
     assert "  allow it with: agentrun approve session-0r5k/run-1 op-7\n" in text
     assert "  refuse it with: agentrun deny session-0r5k/run-1 op-7\n" in text
 
@@ -125,19 +125,19 @@ def test_an_approval_stands_where_it_was_asked(story: Callable[..., Any], plain_
 
 def test_a_lost_run_says_so_and_what_to_type(story: Callable[..., Any], plain_screen: Screen) -> None:
     view = story().started().view(executor="lost", status=RunStatus.RECONCILING, overdue=True)
-    assert plain.attention_text(view, plain_screen) == (
+    assert standing.attention_text(view, plain_screen) == (
         "! its executor is gone: nothing drives this run\n"
         "  take it up with: agentrun resume session-0r5k/run-1\n"
         "  or all of them: agentrun recover\n"
         "  end it with: agentrun cancel session-0r5k/run-1\n"
         "! overdue: its deadline has passed and nobody has enforced it yet\n"
     )
-    assert plain.hints_after_send(view, plain_screen) == ""
+    assert standing.hints_after_send(view, plain_screen) == ""
 
 
 def test_a_lost_run_that_is_to_stop_is_not_to_be_taken_up(story: Callable[..., Any], plain_screen: Screen) -> None:
     view = story().started().view(executor="lost", status=RunStatus.RECONCILING, stop_asked=True)
-    assert plain.attention_text(view, plain_screen) == (
+    assert standing.attention_text(view, plain_screen) == (
         "! its executor is gone: nothing drives this run\n"
         "  end it with: agentrun cancel session-0r5k/run-1\n"
         "! stop asked, not taken up\n"
@@ -145,14 +145,14 @@ def test_a_lost_run_that_is_to_stop_is_not_to_be_taken_up(story: Callable[..., A
 
 
 def test_a_run_that_is_fine_needs_nothing(review: Any, plain_screen: Screen) -> None:
-    assert plain.attention_text(review.view(), plain_screen) == ""
+    assert standing.attention_text(review.view(), plain_screen) == ""
 
 
 def test_a_run_that_is_over_says_that_events_of_it_are_lost(review: Any, plain_screen: Screen) -> None:
     view = review.view()
     assert view.run.is_over
     view = view._replace(run=view.run._replace(unread_events=3))
-    assert plain.attention_text(view, plain_screen) == (
+    assert standing.attention_text(view, plain_screen) == (
         "! 3 of its events are lost or cannot be read: what is shown of it may not be all\n"
         f"  see what is damaged: agentrun check {view.run.session_id}\n"
     )
@@ -198,9 +198,11 @@ def test_rows_on_a_narrow_screen_keep_their_ids_whole(review: Any, plain_screen:
 
 def test_accepted(plain_screen: Screen) -> None:
     accepted = Accepted("session-0r5k", "run-2", 9, "follow-up", RunStatus.RUNNING)
-    assert plain.accepted_line(accepted) == "session-0r5k/run-2 9 follow-up\n"
-    assert plain.accepted_text(accepted, plain_screen) == ("accepted as follow-up #9 of session-0r5k/run-2 (running)\n")
-    assert plain.hints_after_accept(accepted, plain_screen) == (
+    assert standing.accepted_line(accepted) == "session-0r5k/run-2 9 follow-up\n"
+    assert standing.accepted_text(accepted, plain_screen) == (
+        "accepted as follow-up #9 of session-0r5k/run-2 (running)\n"
+    )
+    assert standing.hints_after_accept(accepted, plain_screen) == (
         "  watch it with: agentrun show -f session-0r5k/run-2\n"
         '  steer it with: agentrun steer session-0r5k/run-2 "..."\n'
         "  stop it with: agentrun cancel session-0r5k/run-2\n"
@@ -208,10 +210,10 @@ def test_accepted(plain_screen: Screen) -> None:
 
 
 def test_how_to_go_on(review: Any, story: Callable[..., Any], plain_screen: Screen) -> None:
-    assert plain.hints_after_send(review.view(), plain_screen) == (
+    assert standing.hints_after_send(review.view(), plain_screen) == (
         '  go on with: agentrun send session-0r5k "..."\n  look back with: agentrun show session-0r5k/run-1\n'
     )
-    assert plain.hints_after_send(story().started().view(), plain_screen) == (
+    assert standing.hints_after_send(story().started().view(), plain_screen) == (
         "  watch it with: agentrun show -f session-0r5k/run-1\n  stop it with: agentrun cancel session-0r5k/run-1\n"
     )
 
@@ -256,10 +258,10 @@ def every_text(story: Callable[..., Any], screen: Screen, hostile: str) -> list[
         tables.rows_text([run.row(hostile)], screen),
         plain.error_text(ConfigError(hostile, hint=hostile), screen),
         plain.error_text(Ambiguous(hostile, [hostile]), screen),
-        plain.accepted_line(accepted),
-        plain.accepted_text(accepted, screen),
-        plain.hints_after_accept(accepted, screen),
-        plain.hints_after_send(over.view, screen),
+        standing.accepted_line(accepted),
+        standing.accepted_text(accepted, screen),
+        standing.hints_after_accept(accepted, screen),
+        standing.hints_after_send(over.view, screen),
     ]
 
 
@@ -314,7 +316,7 @@ def test_lists_and_operations_fit_any_width(
 @pytest.mark.slow
 def test_plain_and_json_load_nothing_heavy() -> None:
     program = (
-        "import sys, agentrun.render.plain, agentrun.render.json\n"
+        "import sys, agentrun.render.plain, agentrun.render.standing, agentrun.render.json\n"
         "print(*{'rich', 'dataclasses', 'anyio', 'asyncio', 'inspect'} & set(sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.commands import control
+from agentrun.commands import stops
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.commands.recovery import recover
@@ -99,7 +99,7 @@ def test_a_run_that_was_begun_is_lost_and_is_not_begun_again(session: SessionDir
 def test_it_is_ended_by_a_cancel(session: SessionDir, lost: bytes, tmp_path: Path) -> None:
     place = Place(Tree(str(tmp_path / "root"), "ann"), None, dict(os.environ))
     damage(session.run("run-1"), 2)
-    assert control.cancel(place, Target(session, "run-1"), "enough").status is RunStatus.CANCELLED
+    assert stops.cancel(place, Target(session, "run-1"), "enough").status is RunStatus.CANCELLED
     run = session.run("run-1").load()
     assert [each.operation_id for each in run.unresolved_operations] == ["op-2"]
     assert (run.unread_events, session.active()) == (1, None)

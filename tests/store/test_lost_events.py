@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agentrun.commands import control
+from agentrun.commands import stops
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.commands.recovery import recover
@@ -199,7 +199,7 @@ def test_what_was_begun_is_not_begun_again_and_only_a_cancel_ends_it(
     assert fresh.active() == "run-1"
 
     ended = tree.session("s")
-    assert control.cancel(place, Target(ended, "run-1"), "enough").status is S.CANCELLED
+    assert stops.cancel(place, Target(ended, "run-1"), "enough").status is S.CANCELLED
     assert [message.mode for message in ended.messages_since(1)][-1] == ENDED
     assert ended.active() is None
     run_path(session, "run-1", "run.json").unlink()
@@ -218,7 +218,7 @@ def test_an_old_run_that_was_lost_can_be_ended_too(tree: Tree, session: SessionD
     view = tree.session("s").run("run-1").view()
     assert (view.status, view.executor) == (S.RECONCILING, "lost")
     place = Place(tree, None, dict(os.environ))
-    assert control.cancel(place, Target(tree.session("s"), "run-1"), "enough").status is S.CANCELLED
+    assert stops.cancel(place, Target(tree.session("s"), "run-1"), "enough").status is S.CANCELLED
 
 
 def test_what_a_claim_leaves_that_did_not_come_to_its_lease_is_no_trace(tree: Tree, session: SessionDir) -> None:

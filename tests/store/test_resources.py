@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.commands import control
+from agentrun.commands import stops
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
 from agentrun.records.claim import file_name
@@ -223,7 +223,7 @@ def test_a_holder_whose_events_are_lost_holds_until_it_is_ended(tree: Tree) -> N
     assert refusal is not None
     assert "cannot be told: events of " in refusal
     place = Place(tree, None, dict(os.environ))
-    assert control.cancel(place, Target(tree.session(first.session.session_id), "run-1"), "enough").run.is_over
+    assert stops.cancel(place, Target(tree.session(first.session.session_id), "run-1"), "enough").run.is_over
     assert claim(second) is None
 
 

@@ -19,8 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentrun.commands.execution import LIVENESS_FD
-from agentrun.commands.leftovers import DETACHED
+from agentrun.commands.execution import DETACHED, LIVENESS_FD
 
 # What the server's own command line and environment are stretched to, so that those of a fork have room there.
 ROOM = 32_000

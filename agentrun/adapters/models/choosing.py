@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 
-from agentrun.adapters import plugins
-from agentrun.adapters.extras import check_extra
 from agentrun.adapters.models.settings import Key, ModelSettings
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.config import AgentConfig, Config
@@ -75,6 +73,8 @@ def _is_small(agent: AgentConfig) -> bool:
 
 
 def _no_model(agent: AgentConfig) -> ConfigError:
+    from agentrun.adapters import plugins
+
     known = [*_PROVIDERS, *plugins.names(plugins.MODELS)]
     forms = ", ".join(each if each == _LOCAL else f"{each}:NAME" for each in known)
     return ConfigError(f"agent {agent.name!r}: {agent.model!r} is no model", hint=f"write one of: {forms}")
@@ -82,6 +82,7 @@ def _no_model(agent: AgentConfig) -> ConfigError:
 
 def _plugin(agent: AgentConfig, name: str) -> _Provider:
     def find(settings: ModelSettings) -> Model:
+        from agentrun.adapters import plugins
         from agentrun.agent.protocols import Model
 
         user = f"agent {agent.name!r}: model = {agent.model!r}"
@@ -95,6 +96,8 @@ def _find_endpoint(package: str) -> Callable[[ModelSettings], None]:
     """What an endpoint is asked with: a package, which is also what its extra is called, and a key."""
 
     def find(settings: ModelSettings) -> None:
+        from agentrun.adapters.extras import check_extra
+
         check_extra(package, package)
         settings.key.check(settings.agent)
 

@@ -14,7 +14,7 @@ from typing import Any
 from agentrun import __version__
 from agentrun.cli.acp.news import News, replayed
 from agentrun.cli.acp.prompts import asks_for, form_answer, text_of
-from agentrun.commands import control, listing, making
+from agentrun.commands import control, listing, making, stops
 from agentrun.commands.execution import make_order
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
@@ -222,7 +222,7 @@ class Server:
     async def _cancel(self, params: Doc) -> None:
         target = self._target(params)
         try:
-            await asyncio.to_thread(control.cancel, self._place, target, "cancelled in the editor")
+            await asyncio.to_thread(stops.cancel, self._place, target, "cancelled in the editor")
         except RunEnded:
             return
 

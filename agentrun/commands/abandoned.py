@@ -1,0 +1,82 @@
+"""Winding down a run that is to stop and whose executor is gone: it is taken over, what it left is ended, then the run.
+
+Few commands meet such a run, and those are typed all day that could: this is loaded where one is met.
+"""
+
+from __future__ import annotations
+
+import os
+
+from agentrun.commands.asking import stop_outside
+from agentrun.commands.execution import patience_of
+from agentrun.commands.leftovers import end_marked_leftovers
+from agentrun.commands.place import Place
+from agentrun.errors import NotEnded
+from agentrun.lifecycle.recovery import begin
+from agentrun.lifecycle.winding_down import LOST, WIND_DOWN_LEASE, name_survivors, wind_down
+from agentrun.named import NamedTuple
+from agentrun.records.lease import Lease
+from agentrun.records.run import Run
+from agentrun.store.liveness import InHand, take_to_drive
+from agentrun.store.locks import has_liveness
+from agentrun.store.redo import writing
+from agentrun.store.runs import RunDir
+from agentrun.store.sessions import SessionDir
+from agentrun.store.writer import Writer
+
+
+class Taken(NamedTuple):
+    """A run that was taken over from an executor that is gone: its lease, and the lock to let go at the end."""
+
+    lease: Lease
+    liveness: int
+
+
+def take_over(writer: Writer, run_dir: RunDir, run: Run) -> Taken | None:
+    """Claims `run`, which nobody drives; None if somebody else is at it by now."""
+    liveness = take_to_drive(run_dir, run)
+    if liveness is None:
+        return None
+    with InHand(liveness) as hand:
+        fenced = None if has_liveness(run_dir.directory, liveness) else run.fenced
+        lease = begin(writer, run_dir, lease_seconds=WIND_DOWN_LEASE, reason=LOST, fenced=fenced)
+        hand.keep()
+    return Taken(lease, liveness)
+
+
+def wind_down_taken(place: Place, session: SessionDir, run_dir: RunDir, taken: Taken) -> None:
+    """Ends what the dead executor left running, then the run.
+
+    What cannot be ended keeps it in `cancelling`, is named there, and raises NotEnded.
+    """
+    try:
+        survivors = end_leftovers(place, run_dir)
+        if not survivors:
+            stop_outside(place, session, run_dir, taken.lease)
+        _end_run(session, run_dir, taken.lease, survivors)
+    finally:
+        os.close(taken.liveness)
+
+
+def _end_run(session: SessionDir, run_dir: RunDir, lease: Lease, survivors: list[str]) -> None:
+    with writing(session) as writer:
+        if survivors:
+            name_survivors(writer, lease, run_dir, survivors)
+            run_dir.end_lease(writer)
+            raise NotEnded(
+                f"{run_dir.name} stays cancelling: {', '.join(survivors)} cannot be ended",
+                hint=f"end it by hand, then: agentrun cancel {run_dir.name}",
+                session_id=run_dir.session_id,
+                run_id=run_dir.run_id,
+            )
+        spent = run_dir.unrecorded_ms(run_dir.current(writer))
+        wind_down(writer, lease, run_dir, executing_ms=spent)
+
+
+def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
+    """Ends the runs that it began, by their own flow, then what its tools left; the names of what is still alive."""
+    from agentrun.commands.children import stop_children
+
+    alive = [*stop_children(place, run_dir), *end_marked_leftovers(place, run_dir, patience_of(run_dir))]
+    # Once more: a process that was about to begin a child may have done so before it was ended itself.
+    return list(dict.fromkeys([*alive, *stop_children(place, run_dir)]))
