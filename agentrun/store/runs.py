@@ -129,7 +129,7 @@ class RunDir(RunReader):
         """The run now, if `lease` still is its lease. Raises FencedOut."""
         # Fenced or not is looked at first: taking up a sentinel writes.
         run = self._caught_up()
-        if run.generation == lease.generation and self.run_id not in held.looked_for_stop:
+        if run.generation == lease.generation:
             run = self._heeding_stop(run, held)
         if run.generation != lease.generation:
             raise FencedOut(
