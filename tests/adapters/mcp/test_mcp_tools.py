@@ -17,6 +17,7 @@ from agentrun.adapters.agents.equipped import EquippedAgent
 from agentrun.adapters.agents.held import Held
 from agentrun.adapters.mcp import server, tools
 from agentrun.adapters.mcp.server import McpServer
+from agentrun.adapters.process import peer
 from agentrun.adapters.process.procfs import read_proc
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.loop import LoopAgent
@@ -44,7 +45,7 @@ class Rig:
     @property
     def heard(self) -> list[dict[str, Any]]:
         """What the server was told, line by line; the first says how it was started."""
-        return [json.loads(line) for line in (self.directory / "heard").read_text().splitlines()]
+        return [json.loads(line) for line in (self.directory / "heard").read_text().split("\n")[:-1]]
 
     def methods(self) -> list[str]:
         return [each["method"] for each in self.heard if "method" in each]
@@ -89,6 +90,12 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that goes by itself has heard all that it was told, however busy the machine is."""
+    monkeypatch.setattr(peer, "CLOSING_SECONDS", 30.0)
+
+
 def test_a_tool_of_a_server_is_called_like_any_other(rig: Rig) -> None:
     stretch = rig.run(None, {"name": "small_echo", "arguments": {"q": "lamps"}})
     assert stretch.run.status is RunStatus.COMPLETED
@@ -98,6 +105,7 @@ def test_a_tool_of_a_server_is_called_like_any_other(rig: Rig) -> None:
     assert operation.result == f'{{"q": "lamps"}}\n{operation.idempotency_key}'
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_server_is_started_once_with_what_it_is_to_have_and_ends_with_the_stretch(rig: Rig) -> None:
     # covers A46
     config = {"env": {"HEARD": str(rig.directory / "heard"), "KEY": "${TOKEN}"}, "grace": 0.1}
@@ -318,6 +326,7 @@ def test_a_stop_cancels_the_task(rig: Rig) -> None:
 # Stops.
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("name", "effects"), [("slow", False), ("slow_write", True)])
 def test_a_stop_reaches_the_server(rig: Rig, name: str, effects: bool) -> None:
     # covers A45 A46
@@ -345,6 +354,7 @@ def _cancel_once(rig: Rig, method: str) -> Callable[[FakeStretch], None]:
     return look
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("name", "effects"), [("slow", False), ("slow_write", True)])
 def test_a_time_out_reaches_the_server(rig: Rig, name: str, effects: bool) -> None:
     # covers A45 A46
