@@ -556,8 +556,13 @@ def _command_line(pid: int) -> list[bytes]:
 
 
 def _strings(pid: int, name: str) -> list[bytes]:
+    # No `Path`, which takes four times as long: all processes are looked at before each of thousands of trials.
     try:
-        return Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0")
+        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
+        try:
+            return os.read(fd, 1 << 17).split(b"\0")  # nobody here has more than that
+        finally:
+            os.close(fd)
     except OSError:
         return []
 
