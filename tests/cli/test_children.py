@@ -150,9 +150,8 @@ def test_the_name_of_the_tool_is_taken(home: Home) -> None:
 def family(home: Home, until: Until) -> tuple[str, str]:
     """A detached run that waits for a child, which is in a tool that takes its time to end."""
     ready = home.path / "ready"
-    home.tool(
-        "work", f"trap 'sleep 0.3; echo > {home.path}/ended; exit' TERM; touch {ready}; while :; do sleep 0.05; done"
-    )
+    script = f"trap 'sleep 0.3; echo > {home.path}/ended; exit' TERM; touch {ready}; while :; do sleep 0.05; done"
+    home.tool("work", script, grace="60s")
     helper(home, {"calls": [{"name": "work"}]}, {"text": "never"}, tools='["work"]')
     delegating(home)
     run = str(home.detach(home.new(), "x"))
@@ -387,7 +386,7 @@ def test_stopping_a_run_leaves_an_executor_alone_that_its_tool_started_for_anoth
 
 @pytest.mark.parametrize("how", ["", "--mode steer", "--mode follow-up", "--mode steer --if-ended prompt"])
 def test_a_run_does_not_wait_for_itself(home: Home, how: str) -> None:
-    home.tool("ask", f'timeout 20 {AGENTRUN} send "$AGENTRUN_SESSION" elsewhere {how} 2>&1; echo "exit $?"')
+    home.tool("ask", f'timeout 60 {AGENTRUN} send "$AGENTRUN_SESSION" elsewhere {how} 2>&1; echo "exit $?"')
     home.model({"calls": [{"name": "ask"}]}, {"text": "{{op:ask}}"})
     session = home.new()
     sent = home.run("send", session, "go")
@@ -401,7 +400,7 @@ def test_who_only_watches_its_own_run_is_refused_too(home: Home) -> None:
     show = f'{AGENTRUN} show -f "$AGENTRUN_SESSION" 2>&1; echo "show $?"'
     # A run of the same session that is over is waited for in no time.
     past = f'{AGENTRUN} wait "$AGENTRUN_SESSION/1"; echo "past $?"'
-    home.tool("ask", f"{wait}; {show}; {past}", timeout="25s")
+    home.tool("ask", f"{wait}; {show}; {past}", timeout="80s")
     home.model(
         {"ifContains": "go", "calls": [{"name": "ask"}]}, {"ifContains": "go", "text": "{{op:ask}}"}, {"text": "x"}
     )

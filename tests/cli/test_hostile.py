@@ -107,7 +107,7 @@ def test_a_hostile_document_is_named_or_made_again_and_hides_nothing(home: Home,
         fine(home, "steer", session, "left", codes=(0, 6, 7, 9, 10))
         path.write_bytes(whole)
     home.open_gate()
-    fine(home, "cancel", session, "--wait", "--timeout", "20s")
+    fine(home, "cancel", session, "--wait")
     assert home.status(run) == "cancelled"
     assert len(home.messages(session)) == len({message["seq"] for message in home.messages(session)})
 
