@@ -5,8 +5,10 @@ which only shows how fast the bytes come. SQLiteSession keeps the texts alone, a
 
 What bounds all of it is the interpreter: of the 1.5 us that a message takes, one regular expression needs 43 % to find
 its fields, the making of the record 44 %, the look for control characters and the decoding 13 %. SQLiteSession makes a
-dictionary of two fields, in 2.6 us: four times as fast would be what finding the fields takes alone. A compiled parser
-(msgspec, orjson) would save a fifth, and be one more dependency.
+dictionary of two fields, in 2.6 us: four times as fast would be what finding the fields takes alone. To see that each
+line has the form, without taking anything out of it, takes 0.4 us; to parse a thousand lines as one JSON list, 1.3 us;
+an expression that takes what neighbours share as one field saves 0.2 us where all is of one run and one process, and
+loses more where it is not. A compiled parser (msgspec, orjson) would save a fifth, and be one more dependency.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ _ACTOR = r"(null|\{[^}]*\})"
 
 def messages_in(lines: bytes, session_id: str, read: Callable[[Doc], Message]) -> list[Message] | None:
     """The messages of whole `lines`, as `read` would make them of each; None where they are to be read one by one."""
-    return _records(lines, _message_line(b"\\" in lines), partial(_messages, session_id), read)
+    escapes = b"\\" in lines
+    return _records(lines, _message_line(escapes), partial(_messages, session_id, escapes), read)
 
 
 def events_in(lines: bytes, session_id: str, run_id: str, read: Callable[[Doc], Event]) -> list[Event] | None:
@@ -94,14 +95,15 @@ def _line(*fields: str) -> re.Pattern[str]:
     return re.compile(r"(?:\{" + ",".join(fields) + r"\}|(.+))\n")
 
 
-def _messages(session_id: str, columns: Columns) -> list[Message]:
+def _messages(session_id: str, escapes: bool, columns: Columns) -> list[Message]:
     seqs, session_ids, run_ids, roles, modes, texts, times, keys, actors, _ = columns
     _check_all(session_ids, session_id)
+    read = _unescaped(texts) if escapes else texts
     said = {actor: _object(actor) for actor in {*actors} - {"", "null"}}
     for actor in said.values():
         check_fields(actor, ACTOR, "message")
     fields = zip(
-        _numbers(seqs), repeat(session_id), run_ids, roles, modes, map(_unescaped, texts), times,
+        _numbers(seqs), repeat(session_id), run_ids, roles, modes, read, times,
         [key or None for key in keys], map(said.get, actors), repeat(None), repeat(None), repeat(_NOTHING),
     )  # fmt: skip
     return list(map(partial(tuple.__new__, Message), fields))
@@ -131,8 +133,13 @@ def _numbers(texts: tuple[str, ...]) -> list[int]:
     return [int(text or 0) for text in texts]
 
 
-def _unescaped(text: str) -> str:
-    return value_of(f'"{text}"') if "\\" in text else text
+# As one list, in a third of the time. Where a text ended too early, or not at its end, all that follows would be read
+# outside of strings: there JSON has no backslash, so no text leads back into one, and the last quote of all opens one
+# that has no end.
+def _unescaped(texts: tuple[str, ...]) -> list[str]:
+    between = '","'
+    found: list[str] = value_of(f'["{between.join(texts)}"]')
+    return found
 
 
 def _object(text: str) -> Doc:

@@ -141,6 +141,32 @@ def test_lines_of_every_form_are_taken_together() -> None:
     assert events_in(lines, "s.1", "run-1", event) == one_by_one(lines, event) is not None
 
 
+def test_a_text_that_is_cut_within_an_escape_takes_no_part_of_its_neighbours() -> None:
+    """All texts of a piece go to the parser as one list, in which each has to end where its own quote is."""
+    ends = [
+        "",
+        ",",
+        "\\",
+        "\\\\",
+        '\\"',
+        '\\\\"',
+        '\\\\",',
+        '\\\\","',
+        ",\\",
+        '",',
+        "]",
+        ',"',
+        "\\n",
+        "\\u12",
+        "\\ud83d",
+        "x",
+    ]
+    for first in ends:
+        for second in ends:
+            lines = b"".join(raw_line(MESSAGE, {"text": f'"{text}"'}) for text in ("a\\n", first, second, "b"))
+            check(lines, messages_in(lines, "s.1", message), one_by_one(lines, message))  # type: ignore[arg-type]
+
+
 def test_what_is_no_record_leaves_all_of_it_to_be_read_one_by_one() -> None:
     good = encode_line(MESSAGE)
     for bad in (b"\n", b"{}\n", b"\xff\n", b'{"seq":1\n', good.replace(b"s.1", b"sx1"), good.replace(b"go", b"g\to")):

@@ -7,7 +7,6 @@ taken out of every text that leaves the adapter: an endpoint may repeat the key 
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 
 from agentrun.errors import ConfigError
@@ -121,16 +120,18 @@ class ModelSettings(NamedTuple):
     settings: Mapping[str, Any] = {}
 
 
-# Of an address, a parameter whose name says that its value is nobody's business.
-_SECRET_PARAMETER = re.compile(r"(?i)([?&;][^=&#;]*(?:key|token|secret|passw|credential|auth|sig)[^=&#;]*=)[^&#;]+")
+# Of an address, a parameter whose name says that its value is nobody's business. Compiled when there is an address: a
+# prompt is accepted without one.
+_SECRET_PARAMETER = r"(?i)([?&;][^=&#;]*(?:key|token|secret|passw|credential|auth|sig)[^=&#;]*=)[^&#;]+"
 
 
 def without_secrets(url: str) -> str:
     """The address without a user's name and password, and without what its parameters say of a key."""
+    import re
     from urllib.parse import urlsplit
 
     with suppress(ValueError):
         parts = urlsplit(url)
         if "@" in parts.netloc:
             url = parts._replace(netloc=f"{REDACTED}@{parts.netloc.rpartition('@')[2]}").geturl()
-    return _SECRET_PARAMETER.sub(rf"\g<1>{REDACTED}", url)
+    return re.sub(_SECRET_PARAMETER, rf"\g<1>{REDACTED}", url)
