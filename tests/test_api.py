@@ -16,6 +16,7 @@ import pytest
 import agentrun
 from agentrun import Exchange, OpenTree, Said, Stretch, Turns, api
 from agentrun.states import RunStatus
+from tests.cli.conftest import until
 
 pytestmark = pytest.mark.slow
 
@@ -68,8 +69,7 @@ def test_a_run_is_begun_followed_and_read(tree: OpenTree) -> None:
 
 def test_a_run_is_steered_and_cancelled(tree: OpenTree) -> None:
     run = tree.new(session_id="s").start("slow")
-    while not run.draft():
-        pass
+    until(run.draft, "the draft")
     assert run.steer("faster") == 2
     with pytest.raises(agentrun.TimeRanOut):
         run.wait(0.01)
@@ -105,8 +105,7 @@ def test_it_can_be_cancelled_from_elsewhere(tree: OpenTree) -> None:
 
     def stop() -> None:
         other = agentrun.open_tree(tree.root).session("s")
-        while not (other.directory.newest_run_ids(1) and other.run().draft()):
-            pass
+        until(lambda: other.directory.newest_run_ids(1) and other.run().draft(), "the draft", PATIENCE)
         other.run().cancel()
 
     thread = threading.Thread(target=stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from pathlib import Path
 
@@ -38,9 +39,14 @@ def test_no_test_claims_what_is_no_requirement() -> None:
 def test_every_test_that_is_named_is_one_that_runs() -> None:
     for node in {node for nodes in requirements.shown().values() for node in nodes}:
         path, _, name = node.partition("::")
-        body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
-        tests = [each.name for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+        tests = functions_of(ROOT / path)
         assert tests.count(name) == 1 if name else any(each.startswith("test_") for each in tests), node
+
+
+@functools.cache
+def functions_of(path: Path) -> list[str]:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return [each.name for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def test_the_page_says_what_the_marks_say() -> None:

@@ -9,6 +9,7 @@ its docstring or in a comment outside every test. `tools/requirements.txt` has t
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import sys
@@ -44,11 +45,17 @@ def shown() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         name = path.relative_to(ROOT).as_posix()
-        for test, number in marks(path.read_text(encoding="utf-8")):
+        for test, number in _all_marks(path.read_text(encoding="utf-8")):
             node = f"{name}::{test}" if test else name
             if node not in found.setdefault(number, []):
                 found[number].append(node)
     return found
+
+
+@functools.cache
+def _all_marks(source: str) -> tuple[tuple[str, str], ...]:
+    # To read all tests takes seconds, and one process of the tests asks again and again.
+    return tuple(marks(source))
 
 
 def marks(source: str) -> Iterator[tuple[str, str]]:

@@ -137,7 +137,7 @@ def test_a_command_that_lost_its_executor_is_ended_and_begun_again_on_the_users_
     effects = home.path / "effects"
     session = home.new("--agent", shell(f"echo x >>{effects}; setsid sleep 1000 & {home.gate()}; echo done"))
     run = home.detach(session, "go")
-    until(effects.exists, "it is at work")
+    home.at_gate()
     lose(home, run, until)
     assert home.run("recover").code == 0
     # Nobody knows what it had done by itself: it is not simply begun once more.
@@ -157,7 +157,7 @@ def test_a_command_that_changes_nothing_is_begun_again_by_itself(home: Any, unti
     command = json.dumps(["/bin/sh", "-c", f"echo x >>{effects}; {home.gate()}; echo done"])
     home.config.write_text(f'[agents.cli]\nkind = "command"\ncommand = {command}\neffect = "read"\n')
     run = home.detach(home.new(), "go")
-    until(effects.exists, "it is at work")
+    home.at_gate()
     lose(home, run, until)
     home.open_gate()
     assert home.run("recover").code == 0

@@ -107,14 +107,16 @@ def test_on_a_terminal_it_says_behind_which_run_it_waits(home: Home, busy: str) 
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("way", ["pipe", "terminal"])
-def test_a_signal_to_a_process_that_waits_cancels_its_run_at_once(home: Home, busy: str, number: int, way: str) -> None:
+def test_a_signal_to_a_process_that_waits_cancels_its_run_at_once(
+    home: Home, busy: str, until: Until, number: int, way: str
+) -> None:
     sending = (home.start if way == "pipe" else home.terminal)("send", busy, "two", "--if-busy", "queue")
     _wait_until_queued(home, f"{busy}/run-2")
     if way == "terminal":
         sending.wait_for("queued behind run-1")
     else:
         # It is at its waiting once it has caught the signals.
-        _until_caught(sending.pid, number)
+        until(lambda: _catches(sending.pid, number), "it catching the signals")
     os.kill(sending.pid, number)
     ended = sending.end()
     assert (ended if way == "terminal" else ended.code) == SIGNALS[signal.Signals(number)]
@@ -128,14 +130,12 @@ def test_a_signal_to_a_process_that_waits_cancels_its_run_at_once(home: Home, bu
     home.wait_for_status(f"{busy}/run-1", "completed")
 
 
-def _until_caught(pid: int, number: int) -> None:
-    while True:
-        with open(f"/proc/{pid}/status", encoding="ascii") as status:
-            caught = next(line for line in status if line.startswith("SigCgt"))
-        if int(caught.split()[1], 16) >> (number - 1) & 1 and (
-            number != signal.SIGINT or int(caught.split()[1], 16) >> 14 & 1
-        ):
-            return
+def _catches(pid: int, number: int) -> bool:
+    """Whether it has a handler of its own for the signal: it gets them one after the other, from SIGINT to SIGHUP."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        caught = int(next(line for line in status if line.startswith("SigCgt")).split()[1], 16)
+    # Python itself catches SIGINT from its start.
+    return all(caught >> (each - 1) & 1 for each in (number, signal.SIGTERM))
 
 
 def test_a_queued_run_is_cancelled_at_once_and_its_process_told_so(home: Home, busy: str) -> None:
@@ -163,14 +163,13 @@ def test_a_run_whose_process_died_while_it_waited_is_started_by_whoever_frees_th
 
 
 @pytest.mark.parametrize("how", ["queue", "follow-up", "steer", "refused"])
-def test_a_queued_run_that_nobody_drives_is_started_by_the_next_send(home: Home, how: str) -> None:
+def test_a_queued_run_that_nobody_drives_is_started_by_the_next_send(home: Home, until: Until, how: str) -> None:
     home.model({"text": "a report"}, {"text": "more"})
     session = home.new()
     assert home.run("send", session, "one", "--detach", env=_die_at_start(home)).code == 0
     first, second = f"{session}/run-1", f"{session}/run-2"
     assert home.run("send", session, "two", "--if-busy", "queue", "--detach", env=_die_at_start(home)).code == 0
-    while home.view(first)["executor"] == "alive":
-        pass
+    until(lambda: home.view(first)["executor"] != "alive", "the end of its executor")
     assert [home.status(run) for run in (first, second)] == ["queued", "queued"]
     words = {
         "queue": ["--if-busy", "queue"],
@@ -184,12 +183,11 @@ def test_a_queued_run_that_nobody_drives_is_started_by_the_next_send(home: Home,
     assert _ends(home, session)[:2] == ["run-1", "run-2"]
 
 
-def test_who_joins_a_queued_run_watches_it_and_does_not_execute_it(home: Home) -> None:
+def test_who_joins_a_queued_run_watches_it_and_does_not_execute_it(home: Home, until: Until) -> None:
     home.model({"text": "a report"}, {"text": "and more"})
     session = home.new()
     home.run("send", session, "one", "--detach", env=_die_at_start(home))
-    while home.view(f"{session}/1")["executor"] == "alive":
-        pass
+    until(lambda: home.view(f"{session}/1")["executor"] != "alive", "the end of its executor")
     joining = home.start("send", session, "and more")
     ended = joining.end()
     assert (ended.code, ended.text) == (0, f"{session}/run-1 2 follow-up\n")
@@ -306,11 +304,10 @@ def test_a_prompt_said_again_with_its_key_is_the_same_run(home: Home, busy: str,
     assert [message["text"] for message in home.messages(busy) if message["mode"] == "prompt"] == ["hold", "two"]
 
 
-def test_who_says_his_queued_prompt_again_waits_with_it(home: Home, busy: str) -> None:
+def test_who_says_his_queued_prompt_again_waits_with_it(home: Home, busy: str, until: Until) -> None:
     _queue(home, busy, "two", "--key", "k1")
     again = home.start("send", busy, "two", "--if-busy", "queue", "--key", "k1")
-    while home.view(f"{busy}/2")["executor"] != "alive":
-        pass
+    until(lambda: home.view(f"{busy}/2")["executor"] == "alive", "its process")
     home.open_gate()
     ended = again.end()
     assert (ended.code, ended.text) == (0, "a report\n")
@@ -338,10 +335,11 @@ def test_an_interrupt_stops_the_run_and_goes_before_those_that_wait(home: Home, 
 
 
 def test_the_last_interrupt_comes_first(home: Home) -> None:
-    home.tool("stubborn", f"trap '' TERM; {home.gate()}", grace="30s")
+    home.tool("stubborn", f"trap '' TERM; {home.gate()}", grace="600s")
     home.model({"ifContains": "hold", "calls": [{"name": "stubborn"}]}, {"text": "a report"})
     session = home.new()
-    home.wait_for_event(home.detach(session, "hold"), "tool.started")
+    home.detach(session, "hold")
+    home.at_gate()
     for text in ("two", "three"):
         assert home.run("send", session, text, "--if-busy", "interrupt", "--detach").code == 0
     _queue(home, session, "four")
@@ -353,37 +351,36 @@ def test_the_last_interrupt_comes_first(home: Home) -> None:
     assert _ends(home, session) == ["run-1", "run-3", "run-2", "run-4"]
 
 
-def _is_waiting(home: Home, session: str) -> None:
+def _is_waiting(home: Home, session: str, until: Until) -> None:
     assert home.run("send", session, "ask").code == 5
 
 
-def _is_waiting_for_approval(home: Home, session: str) -> None:
+def _is_waiting_for_approval(home: Home, session: str, until: Until) -> None:
     assert home.run("send", session, "write").code == 5
 
 
-def _is_lost(home: Home, session: str) -> None:
+def _is_lost(home: Home, session: str, until: Until) -> None:
     run = home.detach(session, "hold")
-    home.wait_for_event(run, "tool.started")
+    home.at_gate()
+    _lose(home, run, until)
+
+
+def _lose(home: Home, run: str, until: Until) -> None:
     os.kill(home.executor(run), signal.SIGKILL)
-    while home.view(run)["executor"] != "lost":
-        pass
+    until(lambda: home.view(run)["executor"] == "lost", "the executor is gone")
 
 
-def _is_cancelling_and_lost(home: Home, session: str) -> None:
+def _is_cancelling_and_lost(home: Home, session: str, until: Until) -> None:
     run = home.detach(session, "hold")
-    home.wait_for_event(run, "tool.started")
-    executor = home.executor(run)
-    os.kill(executor, signal.SIGSTOP)
+    home.at_gate()
+    home.suspend(run, home.executor(run))
     assert home.run("cancel", run).code == 6
-    os.kill(executor, signal.SIGKILL)
-    while home.view(run)["executor"] != "lost":
-        pass
+    _lose(home, run, until)
 
 
-def _is_queued(home: Home, session: str) -> None:
+def _is_queued(home: Home, session: str, until: Until) -> None:
     home.run("send", session, "one", "--detach", env=_die_at_start(home))
-    while home.view(f"{session}/1")["executor"] == "alive":
-        pass
+    until(lambda: home.view(f"{session}/1")["executor"] != "alive", "the end of its executor")
     assert home.status(f"{session}/run-1") == "queued"
 
 
@@ -399,7 +396,7 @@ UNDRIVEN = {
 
 @pytest.mark.parametrize("way", ["foreground", "detached"])
 @pytest.mark.parametrize("state", UNDRIVEN)
-def test_an_interrupt_winds_down_what_nobody_drives(home: Home, state: str, way: str) -> None:
+def test_an_interrupt_winds_down_what_nobody_drives(home: Home, until: Until, state: str, way: str) -> None:
     make, intents = UNDRIVEN[state]
     home.tool("wait", home.gate())
     home.tool("write", "echo done", effect="write", approve="ask")
@@ -410,7 +407,7 @@ def test_an_interrupt_winds_down_what_nobody_drives(home: Home, state: str, way:
         {"text": "a report"},
     )
     session = home.new()
-    make(home, session)
+    make(home, session, until)
     sent = home.run("send", session, "now", "--if-busy", "interrupt", *(["--detach"] if way == "detached" else []))
     assert sent.code == 0, sent.said
     assert sent.text == (f"{session}/run-2\n" if way == "detached" else "a report\n")
@@ -443,8 +440,10 @@ def test_a_run_in_its_users_foreground_is_interrupted_like_any_other(home: Home,
     assert "interrupted by run-3" in ended.said
 
 
-def test_a_prompt_that_waits_behind_a_lost_run_says_so_and_goes_on_once_it_is_ended(home: Home, busy: str) -> None:
-    os.kill(home.executor(f"{busy}/run-1"), signal.SIGKILL)
+def test_a_prompt_that_waits_behind_a_lost_run_says_so_and_goes_on_once_it_is_ended(
+    home: Home, busy: str, until: Until
+) -> None:
+    _lose(home, f"{busy}/run-1", until)
     terminal = home.terminal("send", busy, "two", "--if-busy", "queue")
     terminal.wait_for("queued behind run-1 (reconciling)")
     terminal.wait_for("its executor is gone")

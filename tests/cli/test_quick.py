@@ -33,6 +33,8 @@ CHANCE = [
     (re.compile(r'"pid": ?\d+'), "PID"),
     (re.compile(r'"startTime": ?"?[\d.]+"?'), "START"),
     (re.compile(r'"(executingMs|expiresAt|timeoutAt)": ?[^,}\n]+'), "SPENT"),
+    # How long ago the template's sessions were changed, which becomes another number between two calls once an hour.
+    (re.compile(r"\b\d{4}d\b( \d+h)?"), "AGE"),
 ]
 
 

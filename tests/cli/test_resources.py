@@ -101,10 +101,14 @@ def test_what_the_probe_settles_at_the_end_frees_the_resource(home: Home) -> Non
 
 def test_of_two_calls_of_one_reply_one_is_made(home: Home) -> None:
     # covers A69
-    an_export(home, f"echo x >> {home.path}/effects; sleep 0.2")
+    an_export(home, f"echo x >> {home.path}/effects; {home.gate()}")
     home.model({"calls": [{"name": "export"}, {"name": "export"}]}, {"text": "a report"})
     session = home.new()
-    assert home.run("send", session, "x").code == 0
+    sending = home.start("send", session, "x")
+    # The one is turned away while the other is at work.
+    home.wait_for_event(session, "tool.finished")
+    home.open_gate()
+    assert sending.end().code == 0
     assert sorted(each["status"] for each in ended(home, session)) == ["skipped", "succeeded"]
     assert effects(home) == 1
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import is_gone
+
 Home = Any
 Until = Callable[..., Any]
 
@@ -85,7 +87,7 @@ def test_an_ended_run_is_not_begun_anew_while_a_write_that_was_cut_off_is_unreso
     home.model({"calls": [{"name": "export"}]}, {"text": "a report"})
     session = home.new()
     run = home.detach(session, "go")
-    until((home.path / "effects").exists, "the tool is at work")
+    home.at_gate()
     assert home.run("cancel", run, "--wait").code == 0
     assert home.view(run)["unresolvedOperations"][0]["status"] == "cancelled"
     refused = home.run("resume", run, "--json")
@@ -104,7 +106,7 @@ def test_what_nobody_knows_is_settled_first_whether_the_run_goes_on_or_is_over(h
     home.model({"calls": [{"name": "export"}]}, {"text": "a report"})
     session = home.new()
     run = home.detach(session, "go")
-    until((home.path / "effects").exists, "the tool is at work")
+    home.at_gate()
     lose(home, run, until)
     for _ in range(2):
         refused = home.run("resume", run, "--json")
@@ -138,7 +140,7 @@ def test_a_queued_run_that_nobody_drives_is_started(home: Home, until: Until) ->
     session = home.new()
     run = home.detach(session, "go")
     pid = home.executor(run)
-    until(lambda: not os.path.exists(f"/proc/{pid}"), "its executor has left")
+    until(lambda: is_gone(pid), "its executor has left")
     path = home.session_dir(session) / "messages.jsonl"
     prompt = json.loads(path.read_text().splitlines()[0]) | {"seq": 3, "runId": "run-2"}
     with path.open("a") as file:

@@ -23,7 +23,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 @pytest.fixture
 def tooled(home: Home) -> str:
-    """A session whose agent calls a tool that has children, one of them in a session of its own."""
+    """A session whose agent calls a tool that has children, one of them in a session of its own, and waits."""
     home.tool("work", f"setsid sleep 60 & sleep 60 & {home.gate()}")
     home.model({"text": "working", "calls": [{"name": "work"}]}, {"text": "a report"})
     return str(home.new())
@@ -31,7 +31,8 @@ def tooled(home: Home) -> str:
 
 def test_a_terminal_that_is_closed_ends_the_run_and_its_tools(home: Home, tooled: str, until: Until) -> None:
     terminal = home.terminal("send", tooled, "analyse")
-    terminal.wait_for("work")
+    home.at_gate()
+    until(lambda: len(home.marked(tooled)) >= 3, "the tool and its children")
     terminal.hang_up()
     assert terminal.end() == 129
     assert home.status(tooled) == "cancelled"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -36,8 +36,8 @@ def held(home: Home) -> str:
     return str(run)
 
 
-def _begin(home: Home, text: str, *more: str) -> str:
-    run = home.detach(home.new(), text, *more)
+def _begin(home: Home, text: str) -> str:
+    run = home.detach(home.new(), text)
     if text in ("hold", "keep"):
         home.wait_for_event(run, "tool.started")
     return str(run)
@@ -91,7 +91,7 @@ def test_the_first_that_does_not_complete_gives_the_code_and_ends_the_waiting(ho
 def test_a_failure_and_a_deadline_have_their_codes(home: Home, held: str) -> None:
     failing = _begin(home, "fail")
     assert home.run("wait", failing).code == 1
-    assert home.run("wait", _begin(home, "keep", "--timeout", "100ms")).code == 4
+    assert home.run("wait", home.detach(home.new(), "keep", "--timeout", "100ms")).code == 4
     home.open_gate()
     assert home.run("wait", held).code == 0
 
@@ -173,12 +173,14 @@ def test_a_run_queued_behind_a_frozen_one_is_waited_for_and_says_so(home: Home, 
     frozen = _begin(home, "keep")
     executor = home.executor(frozen)
     queued = home.detach(frozen.partition("/")[0], "quick", "--if-busy", "queue")
-    os.kill(executor, signal.SIGSTOP)
+    home.suspend(frozen, executor)
     until(lambda: home.view(queued)["frozenAhead"] == "run-1", "its lease runs out")
     for command in (["wait", queued], ["show", "-f", queued]):
         seen, said = home.start(*command), b""
         while f"behind {frozen}, whose executor does not respond".encode() not in said:
-            said += os.read(seen.process.stderr.fileno(), 1 << 16)
+            more = os.read(seen.process.stderr.fileno(), 1 << 16)
+            assert more, said
+            said += more
         seen.signal(signal.SIGINT)
         seen.end()
     os.kill(executor, signal.SIGCONT)
@@ -234,9 +236,9 @@ def test_what_is_not_there_is_said_before_anything_is_waited_for(home: Home, hel
     home.open_gate()
 
 
-def test_ctrl_c_ends_the_waiting_and_nothing_else(home: Home, held: str) -> None:
+def test_ctrl_c_ends_the_waiting_and_nothing_else(home: Home, held: str, until: Until) -> None:
     terminal = home.terminal("wait", held)
-    _until_it_waits(terminal.pid)
+    until(lambda: _waits(terminal.pid), "it waiting")
     terminal.press_ctrl("c")
     assert terminal.end() == 130
     assert home.view(held)["executor"] == "alive"
@@ -244,16 +246,19 @@ def test_ctrl_c_ends_the_waiting_and_nothing_else(home: Home, held: str) -> None
     home.wait_for_status(held, "completed")
 
 
-def _until_it_waits(pid: int) -> None:
-    """It has looked at the run, and waits for the kernel to say that something changed."""
-    while True:
-        for number in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(FileNotFoundError):
-                if os.readlink(f"/proc/{pid}/fd/{number}") == "anon_inode:inotify":
-                    return
+def _waits(pid: int) -> bool:
+    """Whether it is where it waits for the kernel to say that something changed."""
+    return any(_opened(pid, number) == "anon_inode:inotify" for number in os.listdir(f"/proc/{pid}/fd"))
 
 
-def test_waiting_costs_next_to_no_time_of_the_processor(home: Home, held: str) -> None:
+def _opened(pid: int, number: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{number}")
+    except FileNotFoundError:  # just closed
+        return ""
+
+
+def test_waiting_costs_next_to_no_time_of_the_processor(home: Home, held: str, until: Until) -> None:
     others = [_begin(home, "keep") for _ in range(2)]
     waiting = home.start("wait", held, *others)
 
@@ -262,12 +267,13 @@ def test_waiting_costs_next_to_no_time_of_the_processor(home: Home, held: str) -
             fields = stat.read().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
-    _until_it_waits(waiting.pid)
-    before, switches = used(), _switches(waiting.pid)
+    until(lambda: _waits(waiting.pid), "it waiting")
+    before, switches, begun = used(), _switches(waiting.pid), time.monotonic()
     home.run("wait", held, "--timeout", "3s")
-    # It looked about three times, and looking costs milliseconds.
-    assert used() - before <= 20
-    assert _switches(waiting.pid) - switches <= 40
+    # It looks once a second, and looking costs milliseconds; this one took longer than three seconds on a busy machine.
+    looks = 1 + time.monotonic() - begun
+    assert used() - before <= 5 * looks
+    assert _switches(waiting.pid) - switches <= 10 * looks
     home.open_gate()
     home.open_gate("other")
     assert waiting.end().code == 0

@@ -61,7 +61,7 @@ def test_show_says_the_same_in_a_pipe_and_on_a_terminal(home: Home, done: str) -
         assert terminal.end() == 0
         assert COLOUR.search(terminal.raw)
         plain = COLOUR.sub(b"", terminal.raw).replace(b"\r\n", b"\n").decode()
-        without_ages = re.compile(r"now|\d+s( ago)?")
+        without_ages = re.compile(r"now|\d+[sm]( ago)?")
         assert without_ages.sub("AGE", plain) == without_ages.sub("AGE", piped.text)
 
 
@@ -320,15 +320,19 @@ def test_an_idle_viewer_uses_no_measurable_cpu(
 
 def test_the_draft_of_a_reply_is_seen_as_it_comes(home: Home) -> None:
     words = [f"word{number}" for number in range(60)]
-    home.model({"text": " ".join(words), "delayMs": 20})
-    session = home.new()
-    run = home.detach(session, "analyse")
-    watching = home.terminal("show", "-f", run)
-    watching.wait_for("word1")
+    # Slower for a machine on which the viewer takes longer to come than the whole reply.
+    for delay in (20, 200, 600):
+        home.model({"text": " ".join(words), "delayMs": delay})
+        session = home.new()
+        run = home.detach(session, "analyse")
+        watching = home.terminal("show", "-f", run)
+        watching.wait_for("word1")
+        if home.status(run) == "running":
+            break
     assert home.status(run) == "running"
     draft = home.run_dir(run) / "report.draft.md"
     assert not (home.run_dir(run) / "report.md").exists()
     assert draft.read_text().startswith("word0")
-    assert watching.end() == 0
+    assert watching.end(patience=60) == 0
     assert " ".join(words[:3]) in watching.text
     assert (home.run_dir(run) / "report.md").read_text() == " ".join(words)

@@ -8,8 +8,8 @@ import pytest
 from agentrun.commands.names import find
 from agentrun.commands.show import Follower
 from agentrun.states import EventType, RunStatus
+from agentrun.store import watch
 from agentrun.store.tree import Tree
-from agentrun.store.watch import SAFETY_LOOK
 from agentrun.testing.trees import Executor, accept
 
 
@@ -22,7 +22,13 @@ def executor(tmp_path: Path) -> Executor:
     return executor
 
 
-def test_an_operation_that_goes_on_is_told_without_a_look_at_the_run(executor: Executor, tmp_path: Path) -> None:
+def test_an_operation_that_goes_on_is_told_without_a_look_at_the_run(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No second may pass between two lines here; without events of the kernel it would be a tenth of one.
+    hour = 3600.0
+    monkeypatch.setattr(watch, "SAFETY_LOOK", hour)
+    monkeypatch.setattr(watch, "POLL", hour)
     follower = Follower(find(Tree(str(tmp_path), "ann"), "watched/1"))
     try:
         while follower.step():
@@ -35,7 +41,7 @@ def test_an_operation_that_goes_on_is_told_without_a_look_at_the_run(executor: E
         assert not follower.is_to_look_again
 
         # Once a second it is looked at all the same: an executor that dies says nothing.
-        follower._looked = time.monotonic() - SAFETY_LOOK
+        follower._looked = time.monotonic() - hour
         executor.append(EventType.TOOL_REMOTE_ID, operationId="op-1", remoteId="r2")
         assert follower.step()
         assert follower.is_to_look_again

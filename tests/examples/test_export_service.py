@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import until
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "export-service"
 
 
@@ -51,8 +53,7 @@ def test_the_same_key_is_the_same_job_and_has_one_effect(exports: Any) -> None:
     other, _ = exports.start("key-2", "orders")
     assert (is_new, is_new_again) == (True, False)
     assert job["id"] == again["id"] != other["id"]
-    while len(exports.effects()["effects"]) < 2:
-        pass
+    until(lambda: len(exports.effects()["effects"]) == 2, "both jobs done")
     assert exports.effects() == {"asked": ["orders"] * 3, "effects": ["orders"] * 2}
     assert exports.job(job["id"]) == exports.job_of("key-1")
     assert exports.job_of("key-1")["result"] == "orders: 12 rows"
@@ -66,8 +67,7 @@ def test_a_job_that_is_cancelled_has_no_effect_and_one_that_is_done_stays_done(t
     assert exports.cancel(stopped["id"])["status"] == "cancelled"
     done, _ = exports.start("key-2", "stock")
     hold.unlink()
-    while exports.job(done["id"])["status"] == "running":
-        pass
+    until(lambda: exports.job(done["id"])["status"] != "running", "the job done")
     assert exports.cancel(done["id"])["status"] == "succeeded"
     assert exports.effects()["effects"] == ["stock"]
     assert exports.cancel("export-99") is None

@@ -21,6 +21,9 @@ PROJECT = Path(__file__).parents[2]
 EXAMPLE = PROJECT / "examples" / "livestream-review"
 GOLDEN = PROJECT / "tests" / "golden" / "livestream-review.txt"
 
+# For whichever of the tests plays it.
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
@@ -34,7 +37,7 @@ def session(tmp_path_factory):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=280,
         check=False,
     )
     assert played.returncode == 0, played.stdout + played.stderr

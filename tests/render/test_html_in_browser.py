@@ -47,7 +47,8 @@ document.body.append(pre)
 
 def browse(path: Path, *arguments: str, width: int = 1100) -> str:
     """The document that the browser made of the page."""
-    with tempfile.TemporaryDirectory() as profile:
+    # A process of the browser may outlive it for a moment, and still write there.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         argv = [
             *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
             *(
