@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import provider
 import pytest
 
 Doc = dict[str, Any]
@@ -28,7 +25,7 @@ pytestmark = [
         shutil.which("node") is None or not AIMOCK.exists(), reason="Node or aimock is missing: make setup-all"
     ),
 ]
-PATIENCE = 120.0
+PATIENCE = provider.PATIENCE
 USAGE = {
     "openai": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
     "anthropic": {"input_tokens": 11, "output_tokens": 7},
@@ -42,19 +39,7 @@ class Mock:
     def __init__(self, directory: Path, answers: list[Doc]) -> None:
         fixtures = directory / "fixtures.json"
         fixtures.write_text(json.dumps({"fixtures": answers}))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        argv = [str(AIMOCK), "-p", str(self.port), "-f", str(fixtures), "--strict", "--log-level", "warn"]
-        environment = os.environ | {"AIMOCK_STRICT_TURN_INDEX": "1"}
-        self.process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except OSError:
-                assert time.monotonic() < deadline, "the server does not listen"
-                time.sleep(0.05)
+        self.process, self.port = provider.start([str(AIMOCK), "-f", str(fixtures), "--strict", "--log-level", "warn"])
 
     def close(self) -> None:
         self.process.kill()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import provider
 import pytest
 
 from agentrun.testing.node import node_program
@@ -18,11 +16,11 @@ from agentrun.testing.node import node_program
 pytest.importorskip("acp", reason="needs the extra acp")
 pytestmark = [pytest.mark.slow, pytest.mark.node, pytest.mark.timeout(240)]
 
-PATIENCE = 120.0
+PATIENCE = provider.PATIENCE
 
 
 @pytest.fixture
-def provider(tmp_path: Path) -> Iterator[Callable[[list[dict[str, Any]]], int]]:
+def serve(tmp_path: Path) -> Iterator[Callable[[list[dict[str, Any]]], int]]:
     """Starts the provider with its answers; the port that it listens on."""
     program = node_program("llmock", "@copilotkit/aimock")
     started: list[subprocess.Popen[bytes]] = []
@@ -30,19 +28,9 @@ def provider(tmp_path: Path) -> Iterator[Callable[[list[dict[str, Any]]], int]]:
     def start(answers: list[dict[str, Any]]) -> int:
         fixtures = tmp_path / "fixtures.json"
         fixtures.write_text(json.dumps({"fixtures": answers}))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = int(free.getsockname()[1])
-        environment = os.environ | {"AIMOCK_STRICT_TURN_INDEX": "1"}
-        argv = [program, "-p", str(port), "-f", str(fixtures), "--log-level", "warn"]
-        started.append(subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                return port
-            except OSError:
-                assert time.monotonic() < deadline, "the provider does not listen"
-                time.sleep(0.05)
+        process, port = provider.start([program, "-f", str(fixtures), "--log-level", "warn"])
+        started.append(process)
+        return port
 
     yield start
     for each in started:
@@ -51,7 +39,7 @@ def provider(tmp_path: Path) -> Iterator[Callable[[list[dict[str, Any]]], int]]:
 
 
 def test_a_real_agent_keeps_its_conversation_and_writes_once_it_may(
-    home: Any, provider: Callable[[list[dict[str, Any]]], int], tmp_path: Path
+    home: Any, serve: Callable[[list[dict[str, Any]]], int], tmp_path: Path
 ) -> None:
     # covers A26 A40 A45
     program = node_program("claude-agent-acp", "@agentclientprotocol/claude-agent-acp")
@@ -59,7 +47,7 @@ def test_a_real_agent_keeps_its_conversation_and_writes_once_it_may(
     work.mkdir()
     arguments = {"file_path": str(work / "a.txt"), "content": "twelve lamps"}
     write = {"toolCalls": [{"name": "Write", "arguments": arguments}]}
-    port = provider(
+    port = serve(
         [
             {"match": {"hasToolResult": True}, "response": {"content": "I wrote the file."}},
             {"match": {"userMessage": "has allowed"}, "response": write},

@@ -52,7 +52,7 @@ def test_errors() -> None:
     assert (damaged["code"], damaged["path"], damaged["offset"]) == ("damaged", "messages.jsonl", 12)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=st.text(st.characters()))
 def test_stored_text_is_unchanged_and_on_one_safe_line(review: Any, text: str) -> None:
     line = json_line(row_doc(review.row(text)))

@@ -361,7 +361,7 @@ def test_lines_alone_where_the_cursor_cannot_be_moved(review: Any) -> None:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 @given(hostile=st.text(st.characters(), max_size=20), columns=st.integers(20, 100), colour=st.booleans())
 @example(hostile="\x1b[2J\x1b[H\x9b2J\x07\r\x08\x7f\u202e\u200b\u2028", columns=20, colour=True)
 def test_what_is_stored_cannot_drive_the_terminal(

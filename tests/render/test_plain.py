@@ -265,7 +265,7 @@ def every_text(story: Callable[..., Any], screen: Screen, hostile: str) -> list[
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(hostile=st.text(st.characters(), max_size=20), width=st.integers(20, 200), colour=st.booleans())
 @example(hostile="\x1b]0;title\x07\x1b[2J\x9b31m\r\x08\x7f", width=20, colour=True)
 @example(hostile="\u202egnp.exe\u2066\u200b\u200d\u2028\x85\ufeff\U000e0041\udc80", width=80, colour=False)
