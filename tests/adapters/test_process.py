@@ -746,6 +746,17 @@ def test_nobody_loses_the_status_of_a_child(mark: Mark, monkeypatch: pytest.Monk
         assert (ended.wait(), asked.wait()) == (7, -signal.SIGTERM)
 
 
+def test_a_program_to_which_no_orphans_come_loses_no_status_however_late_it_asks(mark: Mark) -> None:
+    """It drives a run with an agent of its own, and a busy machine takes its time to end what belongs to that."""
+    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
+    env = {**mark, "PATH": os.environ["PATH"]}
+    ended = subprocess.Popen(["sh", "-c", "exit 7"], env=env, start_new_session=True)
+    asked = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True)
+    wait_until(partial(is_in_state, "Z", ended.pid))
+    assert end_now(mark) == []
+    assert (ended.wait(), asked.wait()) == (7, -signal.SIGTERM)
+
+
 def test_what_cannot_be_ended_is_named(mark: Mark, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of another user, as far as signals go: the kernel refuses them."""
 

@@ -16,7 +16,7 @@ STATUS_SECONDS = 1.0
 """A dead child of unknown origin whose status nobody wanted for so long is an orphan that was never seen
 alive. Left alone, thousands of them could use up the machine's process numbers."""
 
-_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # prctl(2)
 
 own_children: set[int] = set()
 """Pids whose exit status someone in this process waits for: nobody else may collect it."""
@@ -41,6 +41,11 @@ def become_subreaper() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "cannot become a child subreaper")
+
+
+def _is_subreaper() -> bool:
+    found = ctypes.c_int()
+    return ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(found), 0, 0, 0) == 0 and found.value != 0
 
 
 def adopt(orphans: Iterable[Proc]) -> None:
@@ -80,16 +85,20 @@ def collect_orphans(procs: Mapping[int, Proc]) -> None:
     """Collects the exit status of dead orphans that this process has adopted, and of no other child.
 
     Who started a child waits for its status, and must not lose it. But a child that is neither in our
-    session nor the leader of its own cannot have been started by us; nor can a known orphan.
+    session nor the leader of its own cannot have been started by us; nor can a known orphan. Where no
+    orphans come to, in somebody's own program, a child of unknown origin is that program's, however long
+    it lets it lie.
     """
     my_session, now = os.getsid(0), time.monotonic()
     for gone in (_adopted | _dead_since.keys()) - {one.identity for one in procs.values()}:
         _adopted.discard(gone)
         _dead_since.pop(gone, None)
     bodies = [one for one in procs.values() if is_body(one)]
+    gets_orphans = bool(bodies) and _is_subreaper()
     for one in bodies:
         is_orphan = one.sid not in (my_session, one.pid) or one.identity in _adopted
         waited = now - _dead_since.setdefault(one.identity, now)
-        if is_orphan or waited >= STATUS_SECONDS or len(bodies) > CROWD:
+        is_unwanted = gets_orphans and (waited >= STATUS_SECONDS or len(bodies) > CROWD)
+        if is_orphan or is_unwanted:
             with suppress(ChildProcessError):
                 os.waitpid(one.pid, os.WNOHANG)
