@@ -52,7 +52,7 @@ class Golden:
         if "PYTHONPATH" in os.environ:
             environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
         options = ["--root", str(self.root), "--account", "ann", "--config", str(self.place / "agentrun.toml")]
-        return warm.run([*words, *options, "--json"], environment, timeout=30)
+        return warm.run([*words, *options, "--json"], environment, timeout=90)
 
     def said(self, words: str) -> list[Any]:
         done = self.run(*words.split())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -165,13 +164,8 @@ def test_results_come_as_they_are_found(home: Home) -> None:
 
 def _limited(home: Home, *arguments: str, megabytes: int) -> subprocess.CompletedProcess[bytes]:
     """A command that may have so much memory, what loading the program takes included."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (megabytes * MEGABYTE, megabytes * MEGABYTE))
-
-    return subprocess.run(
-        home.argv(*arguments), env=home.env, capture_output=True, check=False, timeout=300, preexec_fn=limit
-    )
+    argv = ["/bin/sh", "-c", f'ulimit -v {megabytes << 10}; exec "$@"', "sh", *home.argv(*arguments)]
+    return subprocess.run(argv, env=home.env, capture_output=True, check=False, timeout=150)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the address space is limited on Linux alone")

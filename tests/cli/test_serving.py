@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agentrun.testing.node import node_program
+from tests.cli.conftest import PATIENCE
 
 pytest.importorskip("acp", reason="needs the extra acp")
 pytestmark = pytest.mark.slow
@@ -83,7 +84,7 @@ class Editor:
     def leave(self) -> int:
         assert self.process.stdin
         self.process.stdin.close()
-        return self.process.wait(30)
+        return self.process.wait(PATIENCE)
 
 
 def said(session: str, text: str) -> Doc:
@@ -281,6 +282,6 @@ def test_a_foreign_client_from_npm_drives_a_session(home: Any, tmp_path: Path) -
     home.model({"text": "All is well."})
     agent = " ".join(home.argv("acp"))
     argv = [program, "--agent", agent, "--approve-all", "--cwd", str(tmp_path), "exec", "how is it?"]
-    done = subprocess.run(argv, env=home.env, capture_output=True, timeout=50, check=False)
+    done = subprocess.run(argv, env=home.env, capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert "All is well." in done.stdout.decode()

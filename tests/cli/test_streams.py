@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import PATIENCE
+
 Home = Any
 Until = Callable[..., Any]
 
@@ -70,7 +72,7 @@ def test_a_text_that_is_an_argument_never_waits_for_standard_input(home: Home, s
         read, write = os.pipe()
         with os.fdopen(read), os.fdopen(write, "wb"):
             done = subprocess.run(
-                home.argv(*arguments), stdin=read, env=home.env, capture_output=True, timeout=50, check=False
+                home.argv(*arguments), stdin=read, env=home.env, capture_output=True, timeout=PATIENCE, check=False
             )
         assert done.returncode == 0, done.stderr
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import PATIENCE
+
 Home = Any
 Until = Callable[..., Any]
 
@@ -40,7 +42,7 @@ def powerless(home: Home) -> Callable[..., Any]:
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         argv = [*WITHOUT_KILL, *home.argv(*words)]
-        return subprocess.run(argv, env=home.env, capture_output=True, text=True, timeout=50, check=False)
+        return subprocess.run(argv, env=home.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     return run
 

@@ -333,6 +333,6 @@ def test_the_draft_of_a_reply_is_seen_as_it_comes(home: Home) -> None:
     draft = home.run_dir(run) / "report.draft.md"
     assert not (home.run_dir(run) / "report.md").exists()
     assert draft.read_text().startswith("word0")
-    assert watching.end(patience=60) == 0
+    assert watching.end() == 0
     assert " ".join(words[:3]) in watching.text
     assert (home.run_dir(run) / "report.md").read_text() == " ".join(words)

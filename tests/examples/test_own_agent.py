@@ -20,7 +20,7 @@ def run(*arguments: str, root: Path, path: str = "") -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AGENTRUN_")}
     environment |= {"AGENTRUN_ROOT": str(root), "HOME": str(root)}
     environment["PYTHONPATH"] = os.pathsep.join(part for part in (path, environment.get("PYTHONPATH", "")) if part)
-    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

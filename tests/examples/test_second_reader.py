@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Home:
 def read(session: Path) -> tuple[int, list[str]]:
     """Its exit code, and what it says is wrong."""
     done = subprocess.run(
-        [sys.executable, str(READER), str(session)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, str(READER), str(session)], capture_output=True, text=True, check=False, timeout=150
     )
     assert done.stderr == ""
     return done.returncode, [line for line in done.stdout.splitlines() if line.startswith("WRONG")]

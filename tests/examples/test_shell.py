@@ -44,7 +44,7 @@ class Scripts(NamedTuple):
     def run(self, name: str, *arguments: str, stdin: str = "", **kwargs: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["sh", "-c", kwargs.pop("line", 'exec "$0" "$@"'), str(SCRIPTS / name), *arguments],
-            input=stdin, env=self.env, cwd=self.directory, capture_output=True, text=True, timeout=50, check=False,
+            input=stdin, env=self.env, cwd=self.directory, capture_output=True, text=True, timeout=150, check=False,
             **kwargs,
         )  # fmt: skip
 

@@ -60,7 +60,7 @@ def browse(path: Path, *arguments: str, width: int = 1100) -> str:
             ),
             *(f"--window-size={width},900", "--hide-scrollbars", *arguments, path.as_uri()),
         ]
-        done = subprocess.run(argv, capture_output=True, timeout=50, check=False)
+        done = subprocess.run(argv, capture_output=True, timeout=80, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.decode("utf-8")
 

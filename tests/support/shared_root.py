@@ -46,7 +46,7 @@ class Shared:
         if "PYTHONPATH" in os.environ:
             environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
         other = None if user == os.geteuid() else user
-        return warm.run(words, environment, timeout=30, cwd="/", user=other)
+        return warm.run(words, environment, timeout=90, cwd="/", user=other)
 
     def account(self, user: int) -> Path:
         return self.root / "accounts" / f"uid-{user}"
