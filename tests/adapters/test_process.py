@@ -28,6 +28,7 @@ from agentrun.adapters.process import (
     end_marked_now,
     run_process,
 )
+from agentrun.adapters.process.marks import mark_of
 from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import LINE_BYTES, MEMORY_BYTES, STDERR_TAIL, Lines, Spool
 from agentrun.adapters.process.procfs import Proc, all_procs, open_pidfd, read_proc, send_signal, session_of
@@ -899,7 +900,7 @@ def is_in_state(state: str, pid: int) -> bool:
 
 
 def no_zombies() -> bool:
-    settle(frozenset())
+    settle(mark_of({}))
     return all(proc.alive for proc in all_of_them() if proc.ppid == os.getpid())
 
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -43,6 +45,22 @@ while time.monotonic() < end:
     if os.fork():
         os._exit(0)
 """
+
+
+def test_a_tree_that_was_moved_finds_what_its_tools_left(home: Home, until: Until) -> None:
+    """As with a tree that is mounted in a container: the tools know it by another path than whoever stops them."""
+    ready = home.path / "ready"
+    home.settings(top='grace = "100ms"')
+    home.tool("work", f"touch {ready}; while :; do sleep 0.05; done")
+    home.model({"calls": [{"name": "work"}]}, {"text": "never"})
+    run = home.detach(home.new(), "x")
+    until(ready.exists, "the tool being ready")
+    moved = home.path / "moved"
+    os.kill(home.executor(run), signal.SIGKILL)
+    home.root.rename(moved)
+    cancelled = home.run("cancel", run, "--wait", "--root", str(moved))
+    assert cancelled.code == 0, cancelled.said
+    assert home.marked() == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

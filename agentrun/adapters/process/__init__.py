@@ -6,10 +6,10 @@ program that is talked to, `output` keeps what it says within
 bounds, `tree` finds and ends what belongs together, with `procfs` (proc(5)) and `orphans` below it.
 """
 
+from agentrun.adapters.process.marks import others_running
 from agentrun.adapters.process.named import end_named
 from agentrun.adapters.process.orphans import become_subreaper
 from agentrun.adapters.process.peer import Peer, open_peer
-from agentrun.adapters.process.procfs import others_running
 from agentrun.adapters.process.run import Outcome, run_process
 from agentrun.adapters.process.starting import CannotStart
 from agentrun.adapters.process.tree import Survivor, end_descendants, end_marked, end_marked_now

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from agentrun.adapters.process.procfs import Proc, all_procs, carries, proc_file
+from agentrun.adapters.process.marks import Mark, carries
+from agentrun.adapters.process.procfs import Proc, all_procs, proc_file
 
 CROWD = 64
 """Nobody starts so many servers that all die at once: more dead children than this are orphans."""
@@ -53,14 +54,14 @@ def adopt(orphans: Iterable[Proc]) -> None:
     _adopted.update(one.identity for one in orphans)
 
 
-def settle(items: frozenset[bytes]) -> None:
+def settle(mark: Mark) -> None:
     """When a tool has ended: takes note of what it left to us, and collects what is dead of that."""
     if not _has_foreign_children():
         # As after most calls; a look at every process of the machine would take longer than a short tool does.
         return
     procs, me = all_procs(), os.getpid()
     ours = [one for one in procs.values() if one.ppid == me and one.pid not in own_children]
-    adopt(one for one in ours if carries(one.pid, items))
+    adopt(one for one in ours if carries(one.pid, mark))
     collect_orphans(procs)
 
 

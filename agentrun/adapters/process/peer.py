@@ -15,9 +15,10 @@ from io import BytesIO
 import anyio
 import anyio.lowlevel
 
+from agentrun.adapters.process.marks import mark_of
 from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import Tail
-from agentrun.adapters.process.procfs import environment_items, open_pidfd
+from agentrun.adapters.process.procfs import open_pidfd
 from agentrun.adapters.process.run import LINGER_SECONDS, Outcome
 from agentrun.adapters.process.starting import Started, start
 from agentrun.adapters.process.tree import KILL_SECONDS, Survivor, Tree, belongs, end_tree
@@ -43,9 +44,9 @@ async def open_peer(
 
     `marker`, `grace` and `kill` are as in `run_process`. An exception of the block goes on when the tree has ended.
     """
-    items = environment_items(marker)
+    mark = mark_of(marker)
     peer = Peer(start(argv, cwd, env))
-    tree = Tree(partial(belongs, peer.pid, items), frozenset, group=peer.pid, kill=kill)
+    tree = Tree(partial(belongs, peer.pid, mark), frozenset, group=peer.pid, kill=kill)
     survivors: list[Survivor] = []
     try:
         async with anyio.create_task_group() as group:
@@ -62,7 +63,7 @@ async def open_peer(
                 group.cancel_scope.cancel()
     finally:
         peer.collect(survivors)
-        settle(items)
+        settle(mark)
 
 
 class Peer:

@@ -68,16 +68,6 @@ def clock_ticks() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
-def carries(pid: int, items: frozenset[bytes]) -> bool:
-    """Whether the environment that the process was started with has all these `KEY=value`."""
-    return bool(items) and items.issubset(proc_file(pid, "environ").split(b"\0"))
-
-
-def environment_items(marker: Mapping[str, str]) -> frozenset[bytes]:
-    """The variables as an environment holds them."""
-    return frozenset(os.fsencode(f"{key}={value}") for key, value in marker.items())
-
-
 def proc_file(pid: int, name: str) -> bytes:
     """What /proc says under `name` of a process; nothing of one that is gone or another user's."""
     try:
@@ -104,19 +94,6 @@ def pids() -> list[int]:
 def all_procs() -> dict[int, Proc]:
     """Every process, by its pid."""
     return {pid: proc for pid in pids() if (proc := read_proc(pid))}
-
-
-def others_running(module: str, marker: Mapping[str, str]) -> set[int]:
-    """The processes that run as `python -m MODULE`, but for the caller and what it or a marked process descends from.
-
-    A process that was started from a marked one and took off its marker is one of them.
-    """
-    words, items, procs = b"-m\0" + module.encode() + b"\0", environment_items(marker), all_procs()
-    running = {pid for pid in procs if words in proc_file(pid, "cmdline")} - ancestors(procs, os.getpid())
-    # Environments are the dear part, and mostly there is nobody else.
-    for pid in [pid for pid in procs if running and carries(pid, items)]:
-        running -= ancestors(procs, pid)
-    return running
 
 
 def command_of(pid: int) -> str:

@@ -21,9 +21,10 @@ from typing import IO, BinaryIO, NamedTuple
 import anyio
 import anyio.lowlevel
 
+from agentrun.adapters.process.marks import Mark, mark_of
 from agentrun.adapters.process.orphans import own_children, settle
 from agentrun.adapters.process.output import Lines, Spool, Tail
-from agentrun.adapters.process.procfs import environment_items, open_pidfd
+from agentrun.adapters.process.procfs import open_pidfd
 from agentrun.adapters.process.starting import Started, start
 from agentrun.adapters.process.tree import KILL_SECONDS, Survivor, Tree, belongs, end_tree
 from agentrun.agent.protocols import never
@@ -92,9 +93,9 @@ async def run_process(
     Before the tree is ended `before_ending` is waited for (the tool goes on) and `spare` asked for pids to leave alone.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
-    items = environment_items(marker)
-    running = _Running(start(argv, cwd, env), stdin, max_output, on_line, on_stdout, items)
-    tree = Tree(partial(belongs, running.pid, items), spare, group=running.pid, is_forced=is_forced, kill=kill)
+    mark = mark_of(marker)
+    running = _Running(start(argv, cwd, env), stdin, max_output, on_line, on_stdout, mark)
+    tree = Tree(partial(belongs, running.pid, mark), spare, group=running.pid, is_forced=is_forced, kill=kill)
     end = partial(_ended, running, tree, grace, before_ending)
     try:
         on_started(running.pid)
@@ -177,7 +178,7 @@ class _Running:
         max_output: int,
         on_line: Callable[[bytes], Awaitable[None]] | None,
         on_stdout: Callable[[bytes], Awaitable[None]] | None,
-        items: frozenset[bytes],
+        mark: Mark,
     ) -> None:
         self.pid = started.process.pid
         self.exited = False
@@ -189,7 +190,7 @@ class _Running:
         self._on_stdout = on_stdout
         self._printed: deque[bytes] = deque()
         self._is_held = False
-        self._items = items
+        self._mark = mark
         self._stdout, self._stderr, self._lines = Spool(max_output), Tail(), Lines()
         self._pidfd = open_pidfd(self.pid)
         self._ready = selectors.DefaultSelector()
@@ -226,7 +227,7 @@ class _Running:
         output_open = bool(self._outputs)
         self._close()
         exit_code, signal = self._collect()
-        settle(self._items)
+        settle(self._mark)
         return Outcome(
             exit_code=exit_code,
             signal=signal,

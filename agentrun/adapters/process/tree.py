@@ -25,16 +25,15 @@ from typing import NamedTuple
 
 import anyio
 
+from agentrun.adapters.process.marks import Mark, carries, mark_of
 from agentrun.adapters.process.orphans import adopt, collect_orphans, is_body, own_children
 from agentrun.adapters.process.procfs import (
     Proc,
     all_procs,
     ancestors,
     below,
-    carries,
     clock_ticks,
     command_of,
-    environment_items,
     read_proc,
     send_signal,
     session_of,
@@ -112,16 +111,16 @@ def _marked(
 ) -> "Tree":
     if not marker:
         raise ValueError("an empty marker would match every process")
-    items = environment_items(marker)
-    return Tree(lambda one: carries(one.pid, items), spare, is_forced=is_forced, kill=kill)
+    mark = mark_of(marker)
+    return Tree(lambda one: carries(one.pid, mark), spare, is_forced=is_forced, kill=kill)
 
 
-def belongs(root: int, items: frozenset[bytes], one: Proc) -> bool:
-    """Whether it is of the session or group of `root`, or carries the marker `items`.
+def belongs(root: int, mark: Mark, one: Proc) -> bool:
+    """Whether it is of the session or group of `root`, or carries the `mark`.
 
     The root's number stands for its session and group as long as its exit status is not collected.
     """
-    return root in (one.pid, one.sid, one.pgid) or carries(one.pid, items)
+    return root in (one.pid, one.sid, one.pgid) or carries(one.pid, mark)
 
 
 class Tree:

@@ -1,0 +1,81 @@
+"""What tells the processes of a run from all others: variables in the environment that they were started with.
+
+A tree may be known to them by another path than to us: a container has its own, and `mv` gave the tree a new one while
+they ran. So what is a path in the marker is compared by where it leads, seen from where the process lives.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from agentrun.adapters.process.procfs import all_procs, ancestors, proc_file
+
+
+class Place(NamedTuple):
+    """A variable of the marker that is the path of a directory, and which one that is (None: none, any more)."""
+
+    name: bytes
+    path: bytes
+    identity: tuple[int, int] | None
+
+
+class Mark(NamedTuple):
+    """The marker as an environment holds it: `items` have to be there as they are, `places` have to lead there."""
+
+    items: frozenset[bytes]
+    places: tuple[Place, ...]
+
+
+def mark_of(marker: Mapping[str, str]) -> Mark:
+    """`marker` as `carries` compares it; values that are absolute paths are places."""
+    paths = {key: value for key, value in marker.items() if value.startswith("/")}
+    items = frozenset(os.fsencode(f"{key}={value}") for key, value in marker.items() if key not in paths)
+    return Mark(items, tuple(_place(key, value) for key, value in paths.items()))
+
+
+def carries(pid: int, mark: Mark) -> bool:
+    """Whether the environment that the process was started with bears the mark; an empty one is borne by none."""
+    if not (mark.items or mark.places):
+        return False
+    environment = proc_file(pid, "environ").split(b"\0")
+    # Of nearly every process of the machine the first says no, and the second asks the disk.
+    return mark.items.issubset(environment) and all(_leads(pid, environment, each) for each in mark.places)
+
+
+def others_running(module: str, marker: Mapping[str, str]) -> set[int]:
+    """The processes that run as `python -m MODULE`, but for the caller and what it or a marked process descends from.
+
+    A process that was started from a marked one and took off its marker is one of them.
+    """
+    words, mark, procs = b"-m\0" + module.encode() + b"\0", mark_of(marker), all_procs()
+    running = {pid for pid in procs if words in proc_file(pid, "cmdline")} - ancestors(procs, os.getpid())
+    # Environments are the dear part, and mostly there is nobody else.
+    for pid in [pid for pid in procs if running and carries(pid, mark)]:
+        running -= ancestors(procs, pid)
+    return running
+
+
+def _place(name: str, path: str) -> Place:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return Place(os.fsencode(name), os.fsencode(path), None)
+    return Place(os.fsencode(name), os.fsencode(path), (found.st_dev, found.st_ino))
+
+
+def _leads(pid: int, environment: Collection[bytes], place: Place) -> bool:
+    """Whether the variable of the process leads to `place`."""
+    start = place.name + b"="
+    path = next((item[len(start) :] for item in environment if item.startswith(start)), None)
+    if path is None or place.identity is None:
+        return path == place.path
+    try:
+        # Its own view of the file system (proc(5), `root`): in a container the same path is another directory.
+        found = os.stat(b"/proc/%d/root/%b" % (pid, path.lstrip(b"/")))
+    except (FileNotFoundError, NotADirectoryError):
+        # The tree was moved away from under it, or the process is just gone. The rest of the marker has the names of a
+        # session and a run, which no two trees give to different ones, unless a session's name was chosen.
+        return True
+    except OSError:
+        return path == place.path  # nobody lets us look
+    return (found.st_dev, found.st_ino) == place.identity
