@@ -22,6 +22,7 @@
     │   └── NewerFormat            a newer agentrun wrote it: this one reads what it can, and does not write
     ├── CorruptRecord          10  damaged
     ├── StorageFailed          11  storage
+    │   └── TooManyOpen            too many files are open: that says nothing of what is on disk
     ├── FencedOut              12  fenced
     ├── ConfigError            13  config
     └── TimeRanOut            124  timeout
@@ -210,6 +211,10 @@ class StorageFailed(AgentrunError):
     """The disk refused: full, read-only, too many files, or an I/O error."""
 
     code = "storage"
+
+
+class TooManyOpen(StorageFailed):
+    """This process, or the machine, has as many files open as it may: what is on disk was not looked at."""
 
 
 class FencedOut(AgentrunError):

@@ -34,10 +34,10 @@ def run(argv: list[str]) -> int:
         return exits.of_interrupt()
     except Exception as error:  # noqa: BLE001
         # The last handler: a bug of ours must not look like the user's mistake, and must be reportable.
-        from agentrun.commands.doubt import shortage
+        from agentrun.commands.doubt import shortage, without_directory
 
-        short = shortage(error)
-        return _report(short, options) if short else _report_bug(error, options)
+        known = shortage(error) or without_directory(error)
+        return _report(known, options) if known else _report_bug(error, options)
 
 
 # What makes typer answer by itself, with text.

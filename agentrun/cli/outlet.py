@@ -41,9 +41,11 @@ class Outlet:
             self._write_now(data)
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._write_all, name="agentrun-outlet", daemon=True)
-            self._thread.start()
-        self._waiting.put(data)
+            self._thread = self._writer()
+        if self._thread is None:
+            self._write_now(data)
+        else:
+            self._waiting.put(data)
 
     def flush(self) -> None:
         """Nothing is kept back."""
@@ -64,6 +66,16 @@ class Outlet:
             self._is_open = False
         except StorageFailed as error:
             self._is_open, self.failure = False, error
+
+    def _writer(self) -> threading.Thread | None:
+        """A thread that writes; None where there is none to be had, and who says something waits until it is said."""
+        thread = threading.Thread(target=self._write_all, name="agentrun-outlet", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._patient = True
+            return None
+        return thread
 
     def _write_all(self) -> None:
         while (data := self._waiting.get()) is not None:

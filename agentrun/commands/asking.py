@@ -21,8 +21,9 @@ def stop_outside(place: Place, session: SessionDir, run_dir: RunDir, lease: Leas
         from agentrun.executor import asking
         from agentrun.executor.heartbeat import Heartbeat
 
-        heartbeat = Heartbeat(session.another(), run_dir.run_id, lease, WIND_DOWN_LEASE, lambda: None)
+        heartbeat = Heartbeat(session.another(), run_dir.run_id, WIND_DOWN_LEASE)
         heartbeat.start()
+        heartbeat.renew(lease)
         try:
             outside = outside_of(place, run_dir)
             anyio.run(asking.stop_outside, session, run_dir, lease, outside, lambda: run_dir.load().force)

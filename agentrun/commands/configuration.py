@@ -143,7 +143,7 @@ def _problem(place: Place, config: Config, agent: AgentConfig) -> AgentrunError 
 def _nowhere(place: Place) -> Any:
     from agentrun.adapters.surroundings import Surroundings
 
-    return Surroundings(place.tree.root, None, place.tree.account, "", "", "", os.getcwd(), place.environment)
+    return Surroundings(place.tree.root, None, place.tree.account, "", "", "", os.curdir, place.environment)
 
 
 def _about(agent: AgentConfig) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import os
 
-from agentrun.errors import AgentrunError, StorageFailed
+from agentrun.errors import AgentrunError, NotFound, StorageFailed
 
 _FILES = frozenset({errno.EMFILE, errno.ENFILE})
 # Of these there may be too little anywhere, also where nobody asks for a file of the tree.
-_SHORT = _FILES | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}
+_SHORT = _FILES | {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN}
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,9 +86,32 @@ def shortage(error: BaseException | None) -> StorageFailed | None:
     return None
 
 
+def without_directory(error: BaseException) -> NotFound | None:
+    """That the directory this process is in was removed, if that is what lies behind `error`.
+
+    Every path that is not absolute leads nowhere then (getcwd(2)), wherever it was given.
+    """
+    if not isinstance(error, FileNotFoundError) or error.filename is not None:
+        return None
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return NotFound(
+            "the directory that you are in was removed, so a path that does not begin with / leads nowhere",
+            hint="go to one that is there, or give the whole path; nothing was done",
+        )
+    return None
+
+
 def _number(error: BaseException) -> int | None:
     # Python says of memory what the system would: to it that a program asks for more than there is is no bug.
-    return errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return errno.EAGAIN
+    number = getattr(error, "errno", None)
+    # Of a call of the system's own EAGAIN says something else: not now.
+    return number if number != errno.EAGAIN else None
 
 
 # What helps, by what the system calls the trouble.
@@ -96,6 +119,7 @@ _REMEDIES = {
     "ENOSPC": "make room",
     "EDQUOT": "make room",
     "ENOMEM": "let it have more memory",
+    "EAGAIN": "let it have more processes and threads (ulimit -u)",
     "EFBIG": "let files be larger (ulimit -f)",
     "EMFILE": "let it open more files (ulimit -n)",
     "ENFILE": "let it open more files",

@@ -248,8 +248,9 @@ class _Case:
         from agentrun.executor.heartbeat import Heartbeat
 
         session = self._session.another()
-        heartbeat = Heartbeat(session, self._run_dir.run_id, lease, self._terms.lease, lambda: None)
+        heartbeat = Heartbeat(session, self._run_dir.run_id, self._terms.lease)
         heartbeat.start()
+        heartbeat.renew(lease)
         try:
             yield
         finally:

@@ -78,7 +78,9 @@ def _own_group() -> int:
 
 def _way(path: str) -> Iterator[tuple[str, os.stat_result, os.stat_result]]:
     """What is on the way to `path`, each link and what it leads through too: its path, its directory, and itself."""
-    current, rest = os.sep, os.path.join(os.getcwd(), path).split(os.sep)[::-1]
+    # A process whose directory was removed is in none (getcwd(2)), and needs none for a whole path.
+    whole = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+    current, rest = os.sep, whole.split(os.sep)[::-1]
     links = 0
     while rest:
         name = rest.pop()

@@ -85,17 +85,22 @@ def execute(job: Job) -> Ended:
 
 
 async def _execute(job: Job) -> Ended:
+    heartbeat = Heartbeat(job.session.another(), job.run_id, job.terms.lease)
     try:
         with InHand(job.liveness) as hand:
+            heartbeat.start()
             stretch = StoredStretch(job.session, job.run_id, job.liveness, job.terms, job.audience, job.stop_children)
             hand.keep()
     except TransitionRefused:
+        heartbeat.stop()
         run = job.session.run(job.run_id).load()
         if run.is_over:
             return Ended(run, None)
         raise
-    heartbeat = Heartbeat(job.session.another(), job.run_id, stretch.lease, job.terms.lease, stretch.spent)
-    heartbeat.start()
+    except BaseException:
+        heartbeat.stop()
+        raise
+    heartbeat.renew(stretch.lease, stretch.spent)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_heed_signals, job, stretch)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 
-from agentrun.errors import AgentrunError
+from agentrun.errors import AgentrunError, StorageFailed
 from agentrun.records.lease import Lease
 from agentrun.store.redo import recording
 from agentrun.store.sessions import SessionDir
@@ -14,36 +16,57 @@ from agentrun.store.sessions import SessionDir
 RENEWALS_PER_LEASE = 3
 
 
-class Heartbeat:
-    """Renews `lease` of `run_id` until it is stopped, or fenced out: the executor sees that at its next write.
+def _nothing() -> None:
+    return None
 
-    `session` is a handle of the thread's own, since handles must not be shared by threads that write. `spent` says for
-    how many seconds this stretch has been executing beyond what it recorded (None: it does not count): it goes into
-    the lease, so that an executor that is killed takes little of it along.
+
+class Heartbeat:
+    """Renews the lease of `run_id` until it is stopped, or fenced out: the executor sees that at its next write.
+
+    `session` is a handle of the thread's own, since handles must not be shared by threads that write.
     """
 
-    def __init__(
-        self, session: SessionDir, run_id: str, lease: Lease, seconds: float, spent: Callable[[], float | None]
-    ) -> None:
+    def __init__(self, session: SessionDir, run_id: str, seconds: float) -> None:
         self._session = session
         self._run_dir = session.run(run_id)
-        self._lease = lease
+        self._lease: Lease | None = None
         self._seconds = seconds
-        self._spent = spent
+        self._spent: Callable[[], float | None] = _nothing
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="agentrun-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begins to renew."""
-        self._thread.start()
+        """Takes the thread; it renews nothing yet.
+
+        Before the claim: a machine that has no thread left uses up no attempt of the run. Raises StorageFailed.
+        """
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise StorageFailed(
+                f"no thread can be started for {self._run_dir.name}: {os.strerror(errno.EAGAIN)} (EAGAIN)",
+                hint="let it have more processes and threads (ulimit -u)",
+            ) from error
+
+    def renew(self, lease: Lease, spent: Callable[[], float | None] = _nothing) -> None:
+        """From now on `lease` is renewed.
+
+        `spent` says for how many seconds this stretch has been executing beyond what it recorded (None: it does not
+        count): it goes into the lease, so that an executor that is killed takes little of it along.
+        """
+        self._spent = spent
+        self._lease = lease
 
     def stop(self) -> None:
         """Ends the renewing, and returns when no renewal is under way any more."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _beat(self) -> None:
         while not self._stop.wait(self._seconds / RENEWALS_PER_LEASE):
+            if self._lease is None:
+                continue
             try:
                 with recording(self._session) as writer:
                     run = self._run_dir.check(self._lease, writer)

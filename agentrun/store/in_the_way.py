@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
+from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed, TooManyOpen
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 
@@ -19,9 +19,10 @@ def refusal(error: OSError, path: str) -> AgentrunError:
         return Denied(said)
     if error.errno == errno.ENOENT:
         return NotFound(said)
-    is_crowded = error.errno in (errno.EMFILE, errno.ENFILE)
-    way = "let it open more files: ulimit -n" if is_crowded else "make room or choose another place with --root"
-    return StorageFailed(said, hint=f"nothing was acknowledged, though it may be stored; {way}")
+    doubt = "nothing was acknowledged, though it may be stored"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return TooManyOpen(said, hint=f"{doubt}; let it open more files: ulimit -n")
+    return StorageFailed(said, hint=f"{doubt}; make room or choose another place with --root")
 
 
 def foreign(path: str) -> Denied:

@@ -415,6 +415,10 @@ def test_11_where_a_process_may_open_too_few_files(home: Home) -> None:
         assert not name or f"resume {name[1]}" in said, said
     home.run("recover")
     assert home.run("check").code == 0
+    # What cannot be opened for that is no damage, and is not called so.
+    looked = home.shell('for n in 8 10 12 13; do (ulimit -n $n; agentrun check; echo "$?"); done')
+    assert {*looked.text.split()} <= {"0", "11"}, looked
+    assert "11" in looked.text.split()
 
 
 def test_11_where_not_even_the_words_for_it_can_be_loaded(home: Home) -> None:
@@ -423,6 +427,49 @@ def test_11_where_not_even_the_words_for_it_can_be_loaded(home: Home) -> None:
         assert (done.code, done.out) == (11, b""), (words, done)
         assert b"Too many open files" in done.err
         assert done.err.count(b"\n") <= 2
+
+
+# As in a process that may have no further thread, a user's or a container's share of them being used up. A limit of
+# one's own would not do: root has none (setrlimit(2)).
+NO_THREAD = """
+import sys, threading, _thread
+def refuse(*_): raise RuntimeError("can't start new thread")
+threading._start_new_thread = refuse
+from agentrun.cli.main import main
+sys.argv[0] = "agentrun"
+main()
+"""
+
+
+def test_11_where_a_process_may_have_no_further_thread(home: Home) -> None:
+    """It is no bug, uses up no attempt, and the run goes on once there are some."""
+    session = home.new()
+
+    def tight(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-c", NO_THREAD, *words]
+        return subprocess.run(argv, env=home.env, capture_output=True, text=True, timeout=50, check=False)
+
+    for words in (["send", session, "hello"], ["resume", session], ["resume", session], ["resume", session]):
+        failed = tight(*words)
+        assert failed.returncode == 11, failed
+        assert "ulimit -u" in failed.stderr
+        assert f"resume {session}/run-1" in failed.stderr
+        assert "Traceback" not in failed.stderr
+    assert home.run("resume", session).text == "a report\n"
+    assert len(home.events(f"{session}/run-1", "run.lease_acquired")) == 1
+    assert home.run("check").code == 0
+
+
+def test_8_where_the_directory_that_one_is_in_was_removed(home: Home) -> None:
+    """With a path that would be taken from there; all else goes on as anywhere."""
+    session = home.new()
+    words = (f"export {session} -o x.md", f"show {session} --html x.html", "--config x.toml agents", "--root x ls")
+    tries = "; ".join(f"agentrun {each}; echo $?" for each in words)
+    done = home.shell(
+        f"cd '{home.path}' && mkdir gone && cd gone && rmdir ../gone && {{ {tries}; }}; agentrun send {session} hello"
+    )
+    assert done.text == "8\n" * len(words) + "a report\n", done
+    assert done.said.count("was removed") == len(words)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is no such limit")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from agentrun.errors import AgentrunError, NewerFormat, NotFound
+from agentrun.errors import AgentrunError, NewerFormat, NotFound, TooManyOpen
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import layout
 from agentrun.store.check.conversation import look_at_session
@@ -30,8 +30,9 @@ def check_session(
 ) -> Iterator[Finding]:
     """What is wrong with one session; with `repair`, what could be put right is, and is marked so.
 
-    An error of the tree itself (a planted link, a file of somebody else's) is a finding, not an exception. One that
-    has been removed has nothing wrong with it. That a repair was refused, by a full disk say, goes to `on_refusal`.
+    An error of the tree itself (a planted link, a file of somebody else's) is a finding, not an exception; TooManyOpen
+    says nothing of the tree, and is raised. A session that has been removed has nothing wrong with it. That a repair
+    was refused, by a full disk say, goes to `on_refusal`.
     """
 
     def refused(error: AgentrunError) -> None:
@@ -46,6 +47,8 @@ def check_session(
         session = tree.listed(session_id)
         if session is not None:
             yield from repair_session(session, refused) if repair else look_at_session(session)
+    except TooManyOpen:
+        raise
     except (AgentrunError, ValueError) as error:
         # (A name that the system does not take, whoever stored it, hides no other session either.)
         if not tree.is_listed(session_id):
@@ -88,6 +91,8 @@ def _obstacles(account: Directory) -> Iterator[Finding]:
             directory = account.open(name)
         except NotFound:
             continue
+        except TooManyOpen:
+            raise
         except AgentrunError as error:
             yield Finding(Kind.UNREADABLE, account.at(name), str(error))
             continue
@@ -95,6 +100,8 @@ def _obstacles(account: Directory) -> Iterator[Finding]:
         for each in sorted(directory.names()) if name == layout.RESOURCES else ():
             try:
                 directory.read(each)
+            except TooManyOpen:
+                raise
             except AgentrunError as error:
                 yield Finding(Kind.UNREADABLE, directory.at(each), str(error))
 

@@ -15,6 +15,7 @@ from agentrun.errors import (
     NotFound,
     SessionHeld,
     TimeRanOut,
+    TooManyOpen,
 )
 from agentrun.records.attachment import attachments_of
 from agentrun.records.codec import check_version, decode
@@ -100,8 +101,8 @@ def look_at_session(session: SessionDir) -> Iterator[Finding]:
         try:
             with session.locked():
                 first = look_once(session)
-        except NotFound:
-            raise  # it was removed in the meantime
+        except (NotFound, TooManyOpen):
+            raise  # it was removed in the meantime, or nothing can be looked at
         except AgentrunError as error:
             is_kept = isinstance(error, LockHeld | SessionHeld | TimeRanOut)
             why = "stays locked" if is_kept else "cannot be locked"
@@ -150,8 +151,8 @@ def _as_far_as_possible(session: SessionDir, part: Iterator[Finding]) -> Iterato
         yield Finding(Kind.UNREADABLE, error.path, error.message.removeprefix(f"{error.path}: "), error.offset)
     except NewerFormat as error:
         yield Finding(Kind.NEWER, session.directory.at(layout.SESSION), error.message)
-    except NotFound:
-        raise  # it was removed in the meantime
+    except (NotFound, TooManyOpen):
+        raise  # as above
     except AgentrunError as error:
         yield Finding(Kind.UNREADABLE, session.directory.path, error.message)
 
@@ -228,6 +229,8 @@ def _look_at_runs(session: SessionDir, conversation: _Conversation) -> Iterator[
     for run_id in reversed(there):
         try:
             yield from look_at_run(session.run(run_id), conversation.may_tell_end_of(run_id))
+        except TooManyOpen:
+            raise
         except AgentrunError as error:
             path = getattr(error, "path", None) or f"{session.directory.at(layout.RUNS)}/{run_id}"
             yield Finding(Kind.UNREADABLE, path, str(error), run_id=run_id)
