@@ -77,6 +77,6 @@ def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
     """Ends the runs that it began, by their own flow, then what its tools left; the names of what is still alive."""
     from agentrun.commands.children import stop_children
 
-    alive = [*stop_children(place, run_dir), *end_marked_leftovers(place, run_dir, patience_of(run_dir))]
+    alive = [*stop_children(place, run_dir), *end_marked_leftovers(place, run_dir, patience_of(place, run_dir))]
     # Once more: a process that was about to begin a child may have done so before it was ended itself.
     return list(dict.fromkeys([*alive, *stop_children(place, run_dir)]))

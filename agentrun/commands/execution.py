@@ -152,7 +152,7 @@ def _interrupt(_: int) -> None:
 
 def check_executable(place: Place, run: Run) -> None:
     """Raises ConfigError if what the run was accepted with is gone, or cannot be driven any more."""
-    config = config_of(run, warn=lambda _: None)
+    config = config_of(place, run, warn=lambda _: None)
     _check_agent(config, config.agent(run.agent), place.environment)
 
 
@@ -169,6 +169,8 @@ def start_detached(place: Place, session_id: str, run_id: str, liveness: int) ->
     argv = [sys.executable, "-P", "-m", DETACHED, place.tree.root, place.tree.account]
     environment = {name: value for name, value in place.environment.items() if name not in _OF_A_TOOL}
     environment[DETACHED_RUN] = f"{session_id}/{run_id}"
+    if place.config_path is not None:
+        environment["AGENTRUN_CONFIG"] = place.config_path  # also where it was named by --config
     null = os.devnull
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
@@ -239,7 +241,7 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
     from agentrun.executor.hold import Terms
 
     run = run_dir.load()
-    config = config_of(run, scene.warn)
+    config = config_of(place, run, scene.warn)
     agent = config.agent(run.agent)
     surroundings = _surroundings(place, session, run_dir, config)
     return Job(
@@ -266,18 +268,18 @@ def outside_of(place: Place, run_dir: RunDir) -> Outside:
 
     session = place.tree.session(run_dir.session_id)
     try:
-        config = config_of(run_dir.load(), warn=lambda _: None)
+        config = config_of(place, run_dir.load(), warn=lambda _: None)
     except ConfigError as error:
         return Unreachable(f"nobody can be asked: {error.message}")
     return build_outside(config, _surroundings(place, session, run_dir, config))
 
 
-def patience_of(run_dir: RunDir) -> Patience:
+def patience_of(place: Place, run_dir: RunDir) -> Patience:
     """What is given to processes that the run left; the defaults where its configuration is gone."""
     from agentrun.config import USUAL_PATIENCE
 
     try:
-        return config_of(run_dir.load(), warn=lambda _: None).patience
+        return config_of(place, run_dir.load(), warn=lambda _: None).patience
     except ConfigError:
         return USUAL_PATIENCE
 
@@ -306,8 +308,8 @@ def _check_agent(config: Config, agent: AgentConfig, environment: Mapping[str, s
     check_agent(config, agent, Surroundings("", None, "", "", "", "", "", environment))
 
 
-def config_of(run: Run, warn: Callable[[str], None]) -> Config:
-    """The configuration that the run was accepted with. Raises ConfigError if it is gone."""
+def config_of(place: Place, run: Run, warn: Callable[[str], None]) -> Config:
+    """The configuration that the run was accepted with, also where it was moved. Raises ConfigError if it is gone."""
     from agentrun.config import load_config
 
     named = run.config or {}
@@ -315,8 +317,31 @@ def config_of(run: Run, warn: Callable[[str], None]) -> Config:
     try:
         config = load_config(path)
     except ConfigError as error:
-        error.hint = f"{run.session_id}/{run.run_id} stays as it is until that file can be read again"
+        moved = _moved(place, path, named.get("sha256"))
+        if moved is not None:
+            warn(f"{path} is not there any more; {moved.path} says the same, and is used")
+            return moved
+        error.hint = (
+            f"{run.session_id}/{run.run_id} stays as it is until that file can be read again\n"
+            "if it was moved and says the same, name it: agentrun --config FILE ..."
+        )
         raise
     if path and config.sha256 != named.get("sha256"):
         warn(f"{path} has changed since {run.session_id}/{run.run_id} was accepted; it is used as it is now")
     return config
+
+
+def _moved(place: Place, path: object, sha256: object) -> Config | None:
+    """The configuration in effect, if it is the file that was at `path`, where no file is any more: as after `mv` of a
+
+    tree with the one in it. What it says relative to itself has come along.
+    """
+    from agentrun.config import load_config
+
+    if not isinstance(path, str) or place.config_path is None or os.path.lexists(path):
+        return None
+    try:
+        config = load_config(place.config_path)
+    except ConfigError:
+        return None
+    return config if config.sha256 == sha256 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentrun.commands.execution import config_of
+from agentrun.commands.place import Place
 from agentrun.commands.recovery import what_is_missing
 from agentrun.config import Config
 from agentrun.errors import ConfigError
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from agentrun.records.views import RecoveredAs
 
 
-def foreseen(session: SessionDir) -> Recovered | None:
+def foreseen(place: Place, session: SessionDir) -> Recovered | None:
     """What a patrol would do about the run whose turn it is; None if nothing."""
     run_id = session.front()
     if run_id is None:
         return None
     run_dir = session.run(run_id)
     view = run_dir.view()
-    found = _foreseen_outcome(run_dir, view)
+    found = _foreseen_outcome(place, run_dir, view)
     if found is None:
         return None
     what, reason = found
@@ -34,7 +35,7 @@ def foreseen(session: SessionDir) -> Recovered | None:
     return Recovered(view.run.session_id, view.run.run_id, what, view.status, reason, None, unknown, dry_run=True)
 
 
-def _foreseen_outcome(run_dir: RunDir, view: RunView) -> tuple[RecoveredAs, str] | None:
+def _foreseen_outcome(place: Place, run_dir: RunDir, view: RunView) -> tuple[RecoveredAs, str] | None:
     match view.executor, view.status:
         case "none", RunStatus.QUEUED:
             return "started", "it is its turn and nobody drives it"
@@ -45,14 +46,14 @@ def _foreseen_outcome(run_dir: RunDir, view: RunView) -> tuple[RecoveredAs, str]
         case "lost", _ if view.run.unread_events and view.run.ending is None:
             return "left", f"{view.run.unread_events} of its events cannot be read"
         case "lost", _:
-            return _foreseen_verdict(run_dir, view.run)
+            return _foreseen_verdict(place, run_dir, view.run)
         case _:
             return None
 
 
-def _foreseen_verdict(run_dir: RunDir, run: Run) -> tuple[RecoveredAs, str]:
+def _foreseen_verdict(place: Place, run_dir: RunDir, run: Run) -> tuple[RecoveredAs, str]:
     try:
-        config = config_of(run, warn=lambda _: None)
+        config = config_of(place, run, warn=lambda _: None)
     except ConfigError as error:
         return ("left", error.message) if run.ending is None else ("ended", "it was told to stop")
     match verdict(run, config.max_attempts, is_used_up=run_dir.is_used_up(run)):

@@ -133,7 +133,7 @@ class Patrol:
 
     def _foreseen(self, session_id: str) -> Recovered | None:
         session = self._place.tree.listed(session_id)
-        return foreseen(session) if session else None
+        return foreseen(self._place, session) if session else None
 
     def _visit(self, session_id: str, frozen: list[tuple[SessionDir, RunDir]]) -> Recovered | None:
         session = self._place.tree.listed(session_id)

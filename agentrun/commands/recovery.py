@@ -74,7 +74,7 @@ def recover(
     quicker. Raises FencedOut, StorageFailed, LockHeld, and HeldBack if the frozen one has the session's lock.
     """
     try:
-        terms = terms_of(run_dir.load())
+        terms = terms_of(place, run_dir.load())
     except ConfigError as error:
         # Nobody can be asked and nobody could go on. What is to end anyway needs neither.
         if run_dir.load().ending is None:
@@ -96,9 +96,9 @@ def is_to_be_taken_over(run: Run) -> bool:
     return not run.is_over and (run.lease_owner is not None or run.status is RunStatus.CANCELLING)
 
 
-def terms_of(run: Run) -> Terms:
+def terms_of(place: Place, run: Run) -> Terms:
     """What the configuration that the run was accepted with says. Raises ConfigError if it is gone."""
-    config = config_of(run, warn=lambda _: None)
+    config = config_of(place, run, warn=lambda _: None)
     return Terms(config.lease, config.max_attempts, {name: tool.retries for name, tool in config.tools.items()})
 
 

@@ -496,3 +496,33 @@ def test_a_service_takes_up_what_is_lost_while_it_watches_and_ends_when_told(hom
     service.signal(signal.SIGTERM)
     done = service.end()
     assert (done.code, [doc["outcome"] for doc in done.docs]) == (0, ["continued"])
+
+
+def test_a_configuration_that_was_moved_is_known_by_what_it_says(home: Home, until: Until) -> None:
+    """As after `mv` of a tree with the configuration in it: what waits in it can be answered, what is lost goes on."""
+    home.tool("look", f"{home.gate()}; echo rows", retries=1)
+    home.model({"ask": "which?"}, {"calls": [{"name": "look"}]}, {"text": "rows: {{op:look}}"})
+    session = home.new()
+    assert home.run("send", session, "go").code == 5
+    new = home.path / "elsewhere"
+    new.mkdir()
+    for name in ("agentrun.toml", "script.json"):
+        (home.path / name).rename(new / name)
+    refused = home.run("send", session, "all", env={"AGENTRUN_CONFIG": ""})
+    assert refused.code == 13
+    assert "--config FILE" in refused.said
+    named = ("--config", str(new / "agentrun.toml"))
+    assert home.run("send", session, "all", "--detach", *named).code == 0
+    home.wait_for_event(f"{session}/run-1", "run.lease_acquired", 2)
+    os.kill(home.executor(f"{session}/run-1"), signal.SIGKILL)
+    until(lambda: home.view(f"{session}/run-1")["executor"] == "lost", "its end")
+    recovered = home.run("recover", *named)
+    assert (recovered.code, "goes on" in recovered.text) == (0, True), recovered
+    home.open_gate()
+    assert home.run("wait", session).code == 0
+    # One that says something else is not the file that was moved.
+    (new / "agentrun.toml").write_text("# another one\n" + (new / "agentrun.toml").read_text())
+    home.run("send", session, "go", *named)
+    (new / "agentrun.toml").rename(new / "other.toml")
+    (new / "other.toml").write_text("# again another one\n" + (new / "other.toml").read_text())
+    assert home.run("send", session, "all", "--config", str(new / "other.toml")).code == 13
