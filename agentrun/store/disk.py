@@ -313,8 +313,10 @@ class Directory:
         found = os.fstat(fd)
         wrong = _wrong_with(found, names)
         if wrong is not None:
+            from agentrun.store.in_the_way import way_out  # as above
+
             os.close(fd)
-            raise Denied(f"{self.at(name)} {wrong}")
+            raise Denied(f"{self.at(name)} {wrong}", hint=way_out(self.path, found))
         return fd, found.st_size
 
     def _read(self, name: str, names: int) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed, TooManyOpen
 
@@ -31,6 +32,20 @@ def foreign(path: str) -> Denied:
 
     way = f"chown -hR {os.geteuid()} {shlex.quote(path)}"
     return Denied(f"{path} belongs to another user", hint=f"if what lies in it is yours, have it given to you: {way}")
+
+
+def way_out(folder: str, found: os.stat_result) -> str | None:
+    """What helps where a file in `folder` may not be used because of its other names; None where it is something else.
+
+    A copy of a tree that was made with hard links (`cp -l`) is none: what is appended to a file is appended in both.
+    """
+    if found.st_nlink < 2 or found.st_uid != os.geteuid() or stat.S_ISDIR(found.st_mode):
+        return None
+    import shlex
+
+    each = 'cp -p "$1" "$1.own" && mv "$1.own" "$1"'
+    command = f"find {shlex.quote(folder)} -type f -links +1 -exec sh -c '{each}' - {{}} \\;"
+    return f"if you copied it with hard links, have each file bytes of its own again:\n{command}"
 
 
 def no_directory(path: str) -> str | None:

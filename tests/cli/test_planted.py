@@ -8,10 +8,14 @@ Commands run as a user without root's rights here: root opens everything, and is
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from shared_root import Shared, shared_root
+
+Home = Any
 
 pytestmark = pytest.mark.slow
 
@@ -142,3 +146,18 @@ def test_one_s_own_account_in_somebody_else_s_hands_is_not_an_empty_one(kind: st
     # To everybody else it is as if it were not there.
     listed = shared.run(ANN, "ls", "--account", f"uid-{CAROL}")
     assert (listed.returncode, listed.stdout) == (0, b"")
+
+
+def test_a_tree_that_was_copied_with_hard_links_says_how_to_part_the_two(home: Home) -> None:
+    session = home.new()
+    assert home.run("send", session, "one").code == 0
+    subprocess.run(["cp", "-al", home.root, home.path / "copy"], check=True)
+    refused = home.run("send", session, "two")
+    assert refused.code == 9
+    command = refused.said.splitlines()[-1].strip()
+    assert command.startswith("find "), refused.said
+    subprocess.run(command, shell=True, check=True)
+    assert home.run("send", session, "two").code == 0
+    assert len(home.messages(session)) == 4
+    copied = home.path / "copy" / home.session_dir(session).relative_to(home.root)
+    assert (copied / "messages.jsonl").read_bytes().count(b"\n") == 2
