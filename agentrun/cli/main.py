@@ -23,6 +23,8 @@ def main() -> NoReturn:
     """Runs the command line of this process and exits."""
     # What is loaded stays loaded; to look through it for garbage every 700 objects takes a twentieth of the start.
     gc.set_threshold(_OBJECTS)
+    # What nobody else may do is for each file to say. Taken from its owner, it would leave a tree that he cannot open.
+    os.umask(os.umask(0o077) & 0o077)
     try:
         try:
             from agentrun.cli import output

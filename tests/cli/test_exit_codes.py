@@ -555,3 +555,17 @@ def test_every_code_of_the_table_is_shown_in_a_pipe_and_on_a_terminal() -> None:
     both = re.findall(r"^def test_(\d+)_\w+\(.*\b(?:code: Code|begin: Begin)\b", here, re.MULTILINE)
     both += re.findall(r"\bEnding\((\d+), ", endings)
     assert {int(each) for each in both} >= {0, *EXIT_CODES.values()}
+
+
+def test_a_umask_that_takes_from_the_owner_leaves_a_tree_that_he_can_use(home: Home) -> None:
+    """And what it keeps from others it keeps from others, also in what a tool makes."""
+    # case C20
+    home.tool("work", f"mkdir '{home.path}/made'")
+    home.model({"calls": [{"name": "work"}]}, {"text": "a report"})
+    done = home.shell("umask 0727; agentrun new --send hello; umask 0022; agentrun check")
+    assert done.code == 0, done
+    parts = [home.root / "accounts", *(home.root / "accounts").rglob("*")]
+    modes = {oct(each.stat().st_mode & 0o777) for each in parts if not each.is_dir()}
+    assert modes == {"0o600"}
+    assert {oct(each.stat().st_mode & 0o777) for each in parts if each.is_dir()} == {"0o700"}
+    assert oct((home.path / "made").stat().st_mode & 0o777) == "0o750"
