@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentrun.errors import Denied, NameTaken, NotFound, StorageFailed, UsageError
+from agentrun.errors import AgentrunError, Denied, NameTaken, NotFound, StorageFailed, UsageError
 from agentrun.store.disk import speaking_of
 from agentrun.store.in_the_way import no_directory
 
@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+# What no file can be called, whatever is there (path_resolution(7)).
+_NO_NAME = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
 # File systems without hard links say one of these.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK})
 
@@ -78,11 +80,19 @@ def spool() -> Iterator[BinaryIO]:
 
 def _check_free(path: str, *, overwrite: bool) -> None:
     try:
-        found = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+        with speaking_of(path):
+            found = os.lstat(path)
+    except NotFound:
         return
     except ValueError as error:
         raise UsageError(f"{path!r} cannot be a file: {error}") from error
+    except AgentrunError as error:
+        number = getattr(error.__cause__, "errno", None)
+        if number == errno.ENOTDIR:
+            return  # said where it is opened, with what is in the way
+        if number in _NO_NAME:
+            raise UsageError(error.message, hint="choose another name") from error
+        raise
     if not stat.S_ISREG(found.st_mode):
         raise UsageError(
             f"{path} is there and is no regular file", hint="to write into it, send the output there: > FILE"

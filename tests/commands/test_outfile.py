@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentrun.commands.outfile import new_file, spool
-from agentrun.errors import NameTaken, NotFound, StorageFailed, UsageError
+from agentrun.errors import Denied, NameTaken, NotFound, StorageFailed, UsageError
 
 
 def names(path: Path) -> list[str]:
@@ -52,6 +52,21 @@ def test_a_name_that_cannot_be_is_refused(tmp_path: Path) -> None:
         with pytest.raises(error), new_file(str(path), overwrite=True):
             pass
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000 + "x", "loop/x"])
+def test_a_name_that_leads_nowhere_is_no_bug(name: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UsageError, match=r"ENAMETOOLONG|ELOOP"), new_file(str(tmp_path / name), overwrite=False):
+        pass
+    assert names(tmp_path) == ["loop"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
+def test_a_directory_that_may_not_be_looked_into_is_named(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    with pytest.raises(Denied, match="closed"), new_file(str(tmp_path / "closed" / "x"), overwrite=False):
+        pass
 
 
 def test_what_is_passed_on_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
