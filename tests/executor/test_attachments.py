@@ -4,6 +4,7 @@
 """
 
 from agentrun.executor.attachments import SHOWN, SHOWN_OF_ALL, with_files, with_names
+from agentrun.records.attachment import Attachment
 from agentrun.records.message import Message
 from agentrun.store import inbox
 from agentrun.store.attachments import copy_for_tools, keep_attachment, path_of
@@ -64,7 +65,7 @@ def test_a_message_without_files_is_told_as_it_is(session: SessionDir) -> None:
 def test_copies_are_made_once_and_whole(session: SessionDir) -> None:
     message, run_dir = attach(session, notes=b"all of it")
     run_dir = session.run("run-1")
-    attachments = [inbox.Attachment.from_doc(each) for each in (message.accept or {})["attachments"]]
+    attachments = [Attachment.from_doc(each) for each in (message.accept or {})["attachments"]]
     with writing(session) as writer:
         # A crash has left the beginning of it.
         unfinished = run_dir.directory.ensure("scratch").ensure(".new-attachments")
