@@ -5,6 +5,7 @@ wherever it stands: in a function, under `TYPE_CHECKING`, or in an `import_modul
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,18 @@ ONLY_IN = [
     ),
 ]
 
+# Modules that may catch whatever is raised, as docs/architecture.md says. Elsewhere a bug of ours would look like a
+# fact.
+CATCH_ALL = {
+    "agent.batch",
+    "agent.checks",
+    "adapters.plugins",
+    "adapters.agents.held",
+    "adapters.process.run",
+    "executor.drive",
+    "cli.command_line",
+}
+
 # Every quick command loads these, and the modules below cost more than such a command may take.
 # They are imported in the function that needs them.
 QUICK = ("__init__", "named", "errors", "clock", "ids", "pieces", "states", "records", "store", "lifecycle")
@@ -123,6 +136,45 @@ def test_a_heavy_module_that_another_brings_along_is_seen(tmp_path: Path) -> Non
     (tmp_path / "outer.py").write_text("import inner\n")
     (tmp_path / "inner.py").write_text("import dataclasses\n")
     assert heavy_modules_loaded_by(tmp_path, ["outer"]) == ["dataclasses (by outer)"]
+
+
+def test_whatever_is_raised_is_caught_where_the_page_says_and_nowhere_else() -> None:
+    found = {
+        name
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if catches_all(ast.parse(path.read_text(encoding="utf-8"))) and (name := module_name(path))
+    }
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| catches `Exception` |")]
+    told = {word.replace("/", ".") for word in re.findall(r"`([a-z_/]+/[a-z_/]+)`", row)}
+    assert found == CATCH_ALL
+    assert told == CATCH_ALL
+
+
+CAUGHT = [
+    ("try: f()\nexcept Exception: pass", True),
+    ("try: f()\nexcept Exception as error: g(error)", True),
+    ("try: f()\nexcept (OSError, Exception): pass", True),
+    ("try: f()\nexcept: pass", True),
+    ("try: f()\nexcept BaseException: pass", True),
+    ("try: f()\nexcept builtins.Exception: pass", True),
+    ("async def f():\n    try: await g()\n    except* Exception: pass", True),
+    ("def f():\n    try: g()\n    except Exception:\n        if h(): return\n        raise", True),
+    ("with suppress(Exception): f()", True),
+    ("with contextlib.suppress(OSError, BaseException): f()", True),
+    # It goes on, after something was done about it.
+    ("try: f()\nexcept BaseException:\n    g()\n    raise", False),
+    ("try: f()\nexcept Exception as error:\n    g()\n    raise", False),
+    ("try: f()\nexcept (OSError, ValueError): pass", False),
+    ("try: f()\nexcept BaseExceptionGroup as raised: raise the_one(raised) from None", False),
+    ("with suppress(OSError): f()", False),
+    ("def f(error: Exception) -> bool: return isinstance(error, Exception)", False),
+]
+
+
+@pytest.mark.parametrize(("source", "is_found"), CAUGHT)
+def test_what_catches_everything_is_found(source: str, is_found: bool) -> None:
+    assert catches_all(ast.parse(source)) is is_found
 
 
 FORBIDDEN = [
@@ -262,6 +314,39 @@ def heavy_faults(module: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
         top = name.split(".")[0]
         if top in HEAVY:
             yield line, f"{top} is imported at module level: every quick command would pay for it"
+
+
+def catches_all(tree: ast.Module) -> bool:
+    """Whether anything in the source keeps every exception from going on, whatever it is."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ExceptHandler(type=caught) if caught is None or names_all(caught):
+                if not goes_on(node):
+                    return True
+            case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress"), args=args):
+                if any(map(names_all, args)):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether what was caught is raised again by every way through the handler."""
+    last = handler.body[-1]
+    leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in ast.walk(handler))
+    return isinstance(last, ast.Raise) and last.exc is None and not leaves
+
+
+def names_all(node: ast.expr) -> bool:
+    """Whether the classes that `node` names contain all errors."""
+    match node:
+        case ast.Tuple(elts=each):
+            return any(map(names_all, each))
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in ("Exception", "BaseException")
+        case _:
+            return False
 
 
 def is_within(name: str, places: tuple[str, ...]) -> bool:

@@ -77,6 +77,25 @@ def test_a_result_is_what_the_tool_would_have_printed(tmp_path: Path, said: str,
     assert probed(asking(tmp_path, "cat answer")).result == result
 
 
+def test_a_result_that_can_be_read_and_not_be_stored_raises_nothing(tmp_path: Path) -> None:
+    """What is nested a little less than reading it allows may be too deep for writing it."""
+
+    def answered(depth: int) -> Probed:
+        (tmp_path / "answer").write_text(f'{{"status": "succeeded", "result": {"[" * depth}{"]" * depth}}}')
+        return probed(asking(tmp_path, "cat answer"))
+
+    read, not_read = 1, LONGEST_ANSWER // 4
+    while not_read - read > 1:
+        middle = (read + not_read) // 2
+        if "no JSON object" in answered(middle).evidence:
+            not_read = middle
+        else:
+            read = middle
+    for depth in (read - 1, read):
+        found = answered(depth)
+        assert found.status == "succeeded" or "succeeded, with a result that no record can hold" in found.evidence
+
+
 def test_it_gets_the_remote_id_and_the_key_where_the_tool_runs(tmp_path: Path) -> None:
     """In the tool's directory, with the tool's environment, and without the secrets."""
     script = """cat > asked; env > environment; pwd > directory; echo '{"status":"running"}'"""

@@ -17,6 +17,7 @@ from agentrun.adapters.process import CannotStart, Outcome, end_marked, run_proc
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
 from agentrun.config import ToolConfig
+from agentrun.errors import UsageError
 from agentrun.records.codec import Doc, decode, encode_line
 from agentrun.records.findings import CANCEL_WORDS, PROBE_WORDS, CancelAnswer, CancelWord, Probed, ProbeWord
 from agentrun.records.operation import Operation
@@ -96,9 +97,10 @@ class CommandOutside:
                 return _read(verb, outcome, stdout.read(), words, seconds)
         except CannotStart as error:
             return _Answer(f"its {verb}: {error}")
-        # A foreign command, and /proc between us and it: whatever goes wrong there, nobody knows more than before.
-        except Exception as error:  # noqa: BLE001
-            return _Answer(f"its {verb} could not be asked: {type(error).__name__}: {error}")
+        # The system, between us and a foreign command: no descriptor, no room for what it says, no /proc. Nobody knows
+        # more than before.
+        except OSError as error:
+            return _Answer(f"its {verb} could not be asked: {error}")
 
     async def _run(self, tool: ToolConfig, argv: tuple[str, ...], operation: Operation, seconds: float) -> Outcome:
         operation_id, key = operation.operation_id, operation.idempotency_key or ""
@@ -150,11 +152,14 @@ def _read(verb: str, outcome: Outcome, said: bytes, words: Collection[str], seco
     word = doc.get("status")
     if not isinstance(word, str) or word not in words:
         return _Answer(f"its {verb} said {_excerpt(said)}, where status has to be one of: {', '.join(words)}")
-    return _Answer(f"its {verb} said: {word}", word, _result(doc))
+    try:
+        return _Answer(f"its {verb} said: {word}", word, _result(doc))
+    except UsageError as error:
+        return _Answer(f"its {verb} said: {word}, with a result that no record can hold: {error.message}")
 
 
 def _result(doc: Doc) -> bytes | None:
-    """The result as a tool would have printed it: text as it is, anything else as JSON."""
+    """The result as a tool would have printed it: text as it is, anything else as JSON. Raises UsageError."""
     result = doc.get("result")
     if result is None:
         return None
