@@ -19,7 +19,7 @@ from agentrun.records.lease import Lease
 from agentrun.records.run import Run
 from agentrun.store.liveness import InHand, take_to_drive
 from agentrun.store.locks import has_liveness
-from agentrun.store.redo import writing
+from agentrun.store.redo import stopping
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
@@ -59,7 +59,7 @@ def wind_down_taken(place: Place, session: SessionDir, run_dir: RunDir, taken: T
 
 
 def _end_run(session: SessionDir, run_dir: RunDir, lease: Lease, survivors: list[str]) -> None:
-    with writing(session) as writer:
+    with stopping(session) as writer:
         if survivors:
             name_survivors(writer, lease, run_dir, survivors)
             run_dir.end_lease(writer)

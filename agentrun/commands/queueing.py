@@ -20,7 +20,7 @@ from agentrun.records.views import RunView
 from agentrun.states import RunStatus
 from agentrun.store import inbox
 from agentrun.store.identity import this_actor
-from agentrun.store.redo import writing
+from agentrun.store.redo import stopping, writing
 from agentrun.store.watch import Watch
 
 
@@ -77,7 +77,7 @@ def withdraw(place: Place, target: Target, number: int) -> None:
 
     reason = SIGNAL_WORDS[number]
     run_dir = target.run()
-    with writing(target.session) as writer:
+    with stopping(target.session) as writer:
         if run_dir.current(writer).status is RunStatus.QUEUED:
             inbox.request_stop(writer, run_dir, actor=this_actor(), reason=reason, intent="signal", via="signal")
     start_next(place, target.session)

@@ -6,15 +6,16 @@ from agentrun.commands.doubt import maybe_stored
 from agentrun.commands.execution import then_start_next
 from agentrun.commands.names import Target
 from agentrun.commands.place import Place
-from agentrun.errors import RunEnded
+from agentrun.errors import NewerFormat, RunEnded
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
 from agentrun.records.run import Run
 from agentrun.records.views import RunView
 from agentrun.states import RunStatus
-from agentrun.store import inbox
+from agentrun.store import inbox, layout
 from agentrun.store.identity import this_actor
-from agentrun.store.redo import writing
+from agentrun.store.locks import is_executor_alive
+from agentrun.store.redo import stopping
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
@@ -42,7 +43,20 @@ def cancel(place: Place, target: Target, reason: str, *, force: bool = False) ->
     """
     again = "cancel it again, which changes nothing if it was stored"
     with then_start_next(place, target.session), maybe_stored(_name(target), again):
-        return _cancel(place, target, reason, force=force)
+        try:
+            return _cancel(place, target, reason, force=force)
+        except NewerFormat as error:
+            error.hint = _with_the_way_of_all_versions(target.run(), error.hint)
+            raise
+
+
+def _with_the_way_of_all_versions(run_dir: RunDir, hint: str | None) -> str | None:
+    """What to type where the run is of a newer version and its executor is there: that one heeds the file as well."""
+    if not is_executor_alive(run_dir.directory):
+        return hint
+    import shlex
+
+    return f"{hint}\nor have its executor stop it: touch {shlex.quote(run_dir.directory.at(layout.CANCEL))}"
 
 
 def _cancel(place: Place, target: Target, reason: str, *, force: bool) -> RunView:
@@ -67,7 +81,7 @@ def stop(place: Place, session: SessionDir, run_dir: RunDir, asked: Stop) -> boo
 
     Raises NotEnded if something of it cannot be ended.
     """
-    with writing(session) as writer:
+    with stopping(session) as writer:
         run = run_dir.current(writer)
         if run.is_over:
             run_dir.events.sync()
@@ -88,7 +102,7 @@ def end_what_was_stopped(place: Place, session: SessionDir) -> None:
     if not is_told or view.executor not in ("lost", "none"):
         return
     run_dir = session.run(run_id)
-    with writing(session) as writer:
+    with stopping(session) as writer:
         is_stopping = run_dir.current(writer).status is RunStatus.CANCELLING
         taken = take_over_if_lost(writer, run_dir) if is_stopping else None
     wind_down_lost(place, session, run_dir, taken)

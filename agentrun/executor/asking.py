@@ -15,7 +15,7 @@ from agentrun.records.lease import Lease
 from agentrun.records.operation import WRITE, Operation
 from agentrun.records.run import Run
 from agentrun.states import OperationStatus
-from agentrun.store.redo import writing
+from agentrun.store.redo import stopping
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 
@@ -37,7 +37,7 @@ async def stop_outside(
     if not doubtful:
         return
     answers = await ask_to_stop(doubtful, outside, is_forced)
-    with writing(session) as writer:
+    with stopping(session) as writer:
         for operation in doubtful:
             # Also between two of them: a fenced one writes nothing more.
             run_dir.check(lease, writer)

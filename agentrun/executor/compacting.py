@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentrun import clock
 from agentrun.agent.protocols import Conversation
+from agentrun.errors import NewerFormat
 from agentrun.executor.conversation import earlier_conversation, messages_before
 from agentrun.executor.hold import Hold
 from agentrun.records.codec import Doc
@@ -49,12 +50,13 @@ class Compacting(Hold):
         """Puts the summary in place, and says so. A run that must not go on leaves the old one."""
         with self._writing() as writer:
             if self._going_on(writer) is not None:
-                payload: Doc = {"operationId": operation_id, "covers": covers}
-                if text is None:
-                    payload |= {"covers": None, "error": error or "there is no summary"}
-                else:
-                    payload["covers"] = covers = self._within_what_was_delivered(writer, covers)
-                    write_summary(writer, self.lease, self.run_dir, self._summary(text, covers, operation_id))
+                if text is not None:
+                    covers = self._within_what_was_delivered(writer, covers)
+                    error = self._put_in_place(writer, self._summary(text, covers, operation_id))
+                elif error is None:
+                    error = "there is no summary"
+                payload: Doc = {"operationId": operation_id, "covers": covers if error is None else None}
+                payload |= {"error": error} if error is not None else {}
                 self.run_dir.append(self.lease, writer, E.RUN_COMPACTED, payload)
                 self.run_dir.write_snapshot(writer)
                 self.conversation = earlier_conversation(self.session, self.run_dir.seen)
@@ -72,6 +74,14 @@ class Compacting(Hold):
                 finish(writer, self.lease, self.run_dir, RunStatus.COMPLETED, reason=reason, executing_ms=spent)
                 return True
         return await self._stop_here()
+
+    def _put_in_place(self, writer: Writer, summary: Summary) -> str | None:
+        """Replaces the summary; returns why not, if a newer version has made the one that is there."""
+        try:
+            write_summary(writer, self.lease, self.run_dir, summary)
+        except NewerFormat as refused:
+            return refused.message
+        return None
 
     def _within_what_was_delivered(self, writer: Writer, covers: Doc) -> Doc:
         """No summary stands for an input that reached nobody, whatever came since the pass was planned."""

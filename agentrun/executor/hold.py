@@ -219,7 +219,11 @@ class Hold:
             with recording(self.session) as writer:
                 if self._is_ours(writer):
                     writer.at_hand = self.run_dir
-                    self.session.check_writable()
+                    if self._lease is None:
+                        self.session.check_writable()
+                    else:
+                        # It is executed here already, and has to be ended here.
+                        self.session.check_recordable()
                     redo(writer)
                 yield writer
         finally:

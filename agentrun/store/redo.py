@@ -31,7 +31,7 @@ class writing:
     def __enter__(self) -> Writer:
         self._lock.__enter__()
         try:
-            self._session.check_writable()
+            self._check(self._session)
             redo(self._writer)
         except BaseException as error:
             self._lock.__exit__()
@@ -42,6 +42,23 @@ class writing:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._lock.__exit__()
         self._writer.pay(error)
+
+    @staticmethod
+    def _check(session: SessionDir) -> None:
+        session.check_writable()
+
+
+class stopping(writing):
+    """As `writing`, for whoever ends a run, which touches no summary.
+
+    That a newer version has summarised the history must not keep anybody from stopping what spends money.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def _check(session: SessionDir) -> None:
+        session.check_recordable()
 
 
 class recording:

@@ -78,9 +78,13 @@ class SessionDir:
 
     def check_writable(self) -> None:
         """Raises NewerFormat if the session, or its summary, is of a format that this version must not write."""
-        check_version(self.read().to_doc(), self.directory.at(layout.SESSION))
+        self.check_recordable()
         # A run may have to write a new one at any time.
         check_replaceable(self.directory.read(layout.SUMMARY), self.directory.at(layout.SUMMARY))
+
+    def check_recordable(self) -> None:
+        """Raises NewerFormat if the session itself is of a newer format: nothing at all is written into it."""
+        check_version(self.read().to_doc(), self.directory.at(layout.SESSION))
 
     def locked(self) -> session_lock:
         """Holds the session's lock. For `store.redo`; everyone else uses `writing` from there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentrun.errors import NewerFormat
-from agentrun.records.codec import check_version, decode, encode_document
+from agentrun.records.codec import check_replaceable, check_version, decode, encode_document
 from agentrun.records.lease import Lease
 from agentrun.records.summary import Summary
 from agentrun.store import layout
@@ -40,14 +40,16 @@ def summary_in(session: SessionDir, data: bytes) -> Summary:
 
 
 def write_summary(writer: Writer, lease: Lease, run_dir: RunDir, summary: Summary) -> None:
-    """Replaces the summary, durable. Raises FencedOut."""
+    """Replaces the summary, durable. Raises FencedOut, NewerFormat."""
     run_dir.check(lease, writer)
+    directory = writer.session.directory
+    check_replaceable(directory.read(layout.SUMMARY), directory.at(layout.SUMMARY))
     # What it covers must not be lost to a power cut that it survives.
     writer.session.messages.sync()
     former = read_summary(writer.session)
     if former is not None:
         summary = summary._replace(extra=former.extra)
-    writer.session.directory.replace(layout.SUMMARY, encode_document(summary.to_doc()))
+    directory.replace(layout.SUMMARY, encode_document(summary.to_doc()))
 
 
 def first_undelivered(writer: Writer) -> int | None:

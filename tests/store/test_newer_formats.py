@@ -14,7 +14,7 @@ from agentrun.errors import NewerFormat
 from agentrun.records.finding import Finding, Kind
 from agentrun.store import summaries
 from agentrun.store.check import check_session
-from agentrun.store.redo import writing
+from agentrun.store.redo import recording, writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
 from agentrun.testing import trees
@@ -106,6 +106,19 @@ def test_a_new_summary_keeps_what_other_versions_wrote_into_the_former_one(sessi
         "text": "More of it.",
         "zzFuture": [1, {"a": None}],
     }
+    executor.die()
+
+
+def test_a_newer_summary_is_written_over_by_no_run_that_goes_on(session: SessionDir, path: Path) -> None:
+    trees.accept(session)
+    executor = Executor(session, "run-3")
+    known = summaries.read_summary(session)
+    assert known is not None
+    _as_it_is(path / "summary.json")
+    before = (path / "summary.json").read_bytes()
+    with recording(session) as writer, pytest.raises(NewerFormat):
+        summaries.write_summary(writer, executor.lease, executor.run_dir, known)
+    assert (path / "summary.json").read_bytes() == before
     executor.die()
 
 
