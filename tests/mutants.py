@@ -343,7 +343,7 @@ MUTANTS = [
     Mutant(
         "a gap is kept quiet",
         "executor/stretch.py",
-        "with_gaps(report, transcript)",
+        "with_gaps(report, self.transcript)",
         "report",
         "tests/cli/test_checks.py",
     ),
