@@ -16,7 +16,7 @@ import anyio
 
 from agentrun import clock
 from agentrun.agent.checks import Check
-from agentrun.errors import AgentrunError, FencedOut, SlotTaken, StorageFailed
+from agentrun.errors import AgentrunError, Denied, FencedOut, SlotTaken, StorageFailed
 from agentrun.executor.audience import Audience
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.executor.stopwatch import Stopwatch
@@ -239,7 +239,7 @@ class Hold:
         and nothing is done a second time. Not synced, for the same reason.
         """
         self._snapshot_at = self.run_dir.seen.applied_seq
-        with suppress(StorageFailed):
+        with suppress(StorageFailed, Denied):
             self.run_dir.write_snapshot(writer, durable=False)
 
     def _keep_snapshot_near(self, writer: Writer) -> None:
@@ -253,7 +253,7 @@ class Hold:
         self._snapshot_at = seq
         self.run_dir.settle()
         # It says nothing that the events do not: what the disk refuses, the next of them will say.
-        with suppress(StorageFailed):
+        with suppress(StorageFailed, Denied):
             self.run_dir.write_snapshot(writer, durable=False)
 
     def _tell(self) -> None:

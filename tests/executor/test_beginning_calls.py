@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -103,3 +105,33 @@ def test_a_cancel_that_came_while_the_model_was_asked_leaves_a_reply_of_which_no
     assert tool.invocations == []
     assert E.TOOL_STARTED not in types(session)
     assert session.run("run-1").load().unresolved_operations == ()
+
+
+# covers A33; promise 12
+@pytest.mark.parametrize("refusal", [errno.EACCES, errno.ENOSPC], ids=errno.errorcode.get)
+def test_a_call_is_made_though_the_snapshot_right_before_it_is_refused(tree: Tree, refusal: int) -> None:
+    """The log has all that it would tell; what is refused for good the next record says, whatever the error is."""
+    session = tree.create_session()
+    refused: list[str] = []
+    is_refusing = [False]
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        # Every open(2) of the process passes here.
+        if is_refusing[0] and event == "open" and str(arguments[0]).endswith(".new-run.json"):
+            refused.append(str(arguments[0]))
+            raise OSError(refusal, os.strerror(refusal))
+
+    sys.addaudithook(hook)  # cannot be taken away again
+
+    async def call(invocation: Invocation) -> ToolOutcome:
+        is_refusing[0] = False
+        return ToolOutcome(OperationStatus.SUCCEEDED, b"done")
+
+    tool = FakeTool("export", call, effect="write")
+    model = Meanwhile(lambda: is_refusing.__setitem__(0, True), THREE, ModelReply("done"))
+    try:
+        assert drive(session, LoopAgent(model, [tool], Limits(), "")) is RunStatus.COMPLETED
+    finally:
+        is_refusing[0] = False
+    assert refused
+    assert len(tool.invocations) == 3
