@@ -6,7 +6,7 @@ sqlite does in its log most of the time: it spares the file system the new lengt
 it grows cannot have that. The peers begin with nothing behind them.
 
 What agentrun takes over raw is the processor: seven system calls with raw's two among them, and the interpreter. In a
-loop without a sync all of it takes about 14 us, of which the system calls are 6. After the sleep of a sync it runs on
+loop without a sync all of it takes about 12 us, of which the system calls are 6. After the sleep of a sync it runs on
 cold caches: with 6 MB read between two appends the same steps take four times as long, every one of them.
 """
 

@@ -7,7 +7,7 @@ agentrun's records are late results, which are synced when the lock has been let
 the user says is synced inside the lock, because others act on it at once: inputs have a row of their own, and no reach.
 
 What bounds the late results is the processor, not the disk. By a profile of the eight, more than half of its time goes
-into the interpreter: before a writer appends, it reads, checks and folds what the seven others have appended, 8 us each
+into the interpreter: before a writer appends, it reads, checks and folds what the seven others have appended, 7 us each
 and more on cold caches. A fifth goes into fdatasync(2), a seventh into switching between processes. SQLiteSession's
 writers take as much of the processor for a record, and stand in each other's way besides.
 

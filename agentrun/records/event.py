@@ -8,7 +8,9 @@ from agentrun.records.fields import PAYLOAD, check_fields, is_count
 from agentrun.records.jsontext import line_of
 from agentrun.states import EventType
 
-_FIELDS = frozenset(["sessionId", "runId", "seq", "type", "at", "generation", "payload"])
+# In the order in which they are stored.
+_FIELDS = ["sessionId", "runId", "seq", "type", "at", "generation", "payload"]
+_KNOWN_FIELDS = frozenset(_FIELDS)
 
 _KNOWN = frozenset(kind.value for kind in EventType)
 
@@ -54,15 +56,16 @@ class Event(NamedTuple):
     @classmethod
     def from_doc(cls, doc: Doc) -> Event:
         """The event in a decoded line. Raises ValueError if it is none."""
-        # No generator, and in place: whoever catches up with a crowd reads the events of all of them.
-        seq, kind, generation, payload = doc.get("seq"), doc.get("type"), doc.get("generation"), doc.get("payload")
+        # Whoever catches up with a crowd reads the events of all of them, and nearly each has these fields and no more.
+        is_plain = [*doc] == _FIELDS
+        session_id, run_id, seq, kind, at, generation, payload = doc.values() if is_plain else map(doc.get, _FIELDS)
         if type(seq) is not int or seq < 1:
             raise ValueError("no seq")
         if not (isinstance(kind, str) and is_count(generation) and isinstance(payload, dict)):
             raise ValueError("no event: type, generation or payload is missing")
         check_payload(kind, payload)
-        session_id, run_id, at = str(doc.get("sessionId")), str(doc.get("runId")), str(doc.get("at") or "")
-        return cls(session_id, run_id, seq, kind, at, generation, payload, without(doc, _FIELDS))
+        extra = {} if is_plain else without(doc, _KNOWN_FIELDS)
+        return cls(str(session_id), str(run_id), seq, kind, str(at or ""), generation, payload, extra)
 
 
 def beginning_of(session_id: str, run_id: str) -> str:

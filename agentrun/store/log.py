@@ -15,7 +15,15 @@ from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, decode, encode_line
 from agentrun.store.disk import Directory, data_sync, speaking_of, sync_for_reading, translated, write_all
 from agentrun.store.layout import torn_name
-from agentrun.store.numbers import is_overwritten, last_number, line_at, line_start, lines_backward, seq_of
+from agentrun.store.numbers import (
+    is_overwritten,
+    last_number,
+    line_at,
+    line_start,
+    lines_backward,
+    number_at,
+    seq_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,12 +98,13 @@ class Log:
 
         Raises StorageFailed: then the record is not there, or (after a failed sync) nobody can know.
         """
-        doc = make(self.next_seq())
-        self.append_line(encode_line(doc))
+        seq = self.next_seq()
+        doc = make(seq)
+        self.append_line(encode_line(doc), seq)
         return doc
 
-    def append_line(self, line: bytes) -> None:
-        """Appends `line`, a record with the number that `next_seq` has just told in this hold. Raises as `append`."""
+    def append_line(self, line: bytes, seq: int) -> None:
+        """Appends `line`, a record with the number `seq`, which `next_seq` told in this hold. Raises as `append`."""
         fd = self._open_for_append()
         try:
             write_all(fd, line)
@@ -106,7 +115,7 @@ class Log:
                 os.ftruncate(fd, size)
             raise translated(error, self.path) from error
         self._known_size += len(line)
-        self._last_seq = self._seq_behind()
+        self._last_seq = seq
 
     def sync(self) -> None:
         """Makes everything appended so far last through a power cut."""
@@ -285,12 +294,31 @@ class Log:
     def _catch_up(self, fd: int) -> int:
         """Looks at what others appended; returns the size, after a torn tail was set aside."""
         size = os.lseek(fd, 0, os.SEEK_END)
-        if size != self._known_size:
+        if size != self._known_size and not self._goes_on(fd, size):
             with speaking_of(self.path):
                 size = self._set_torn_tail_aside(fd, size)
                 self._last_seq = last_number(fd, size)
                 self._known_size = size
         return size
+
+    def _goes_on(self, fd: int, size: int) -> bool:
+        """Takes up what others appended behind what is known, if those are as many whole lines as the last number says.
+
+        Else nothing is taken up: the end of the log has to be looked at closely.
+        """
+        length = size - self._known_size
+        if self._known_size < 0 or not 0 < length <= _CHUNK:
+            return False
+        lines = os.pread(fd, length, self._known_size)
+        # A NUL byte may stand where a newline was, between two records.
+        if lines[-1:] != b"\n" or b"\0" in lines:
+            return False
+        last = self._last_seq + lines.count(b"\n")
+        *before, end, _ = lines.rsplit(b"\n", 3)
+        if number_at(end) != last or (before and number_at(before[-1]) >= last):
+            return False
+        self._known_size, self._last_seq = size, last
+        return True
 
     def _set_torn_tail_aside(self, fd: int, size: int) -> int:
         end = line_start(fd, size)

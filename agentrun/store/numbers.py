@@ -72,14 +72,15 @@ def _number_before(fd: int, offset: int) -> int:
         # Its own newline is the last byte.
         newline = data.rfind(b"\n", 0, -1)
         if newline >= 0 or begin == 0:
-            return _number_at(data[newline + 1 : -1])
+            return number_at(data[newline + 1 : -1])
     return 0
 
 
-def _number_at(line: bytes) -> int:
+def number_at(line: bytes) -> int:
+    """The number with which a line begins; 0 if it does not begin with one."""
     # Every writer passes here: neither the record is decoded for it, nor what searches by patterns loaded.
-    digits = line[:_HEAD].partition(b'"seq":')[2].partition(b",")[0]
-    return int(digits) if digits.isdigit() else 0
+    digits, comma, _ = line[:_HEAD].partition(b'"seq":')[2].partition(b",")
+    return int(digits) if comma and digits.isdigit() else 0
 
 
 def _highest(fd: int, end: int) -> int:

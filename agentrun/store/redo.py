@@ -12,6 +12,7 @@ from agentrun.records.message import ANSWER, QUESTION, Message
 from agentrun.records.run import Run
 from agentrun.states import EventType, RunStatus
 from agentrun.store import closing, layout
+from agentrun.store.locks import session_lock
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
 from agentrun.store.writer import Writer
@@ -67,7 +68,8 @@ class recording:
     __slots__ = ("_lock", "_writer")
 
     def __init__(self, session: SessionDir) -> None:
-        self._lock = session.locked_for_executor()
+        # However long that takes: a run is not lost because somebody has the lock.
+        self._lock = session_lock(session.directory, session.refuse_frozen, session.check_in_place)
         self._writer = Writer(session)
 
     def __enter__(self) -> Writer:

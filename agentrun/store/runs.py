@@ -294,7 +294,7 @@ class RunDir(RunReader):
             # Damaged lines before it have numbers too. What the first event says is known from the prompt's line.
             unread = moved.unread_events + max(seq - max(run.applied_seq + 1, 2), 0)
             moved = moved._replace(unread_events=unread)
-        log.append_line(event.to_line(self._line_beginning or self._beginning()))
+        log.append_line(event.to_line(self._line_beginning or self._beginning()), seq)
         self._run = moved
         self._offset = log.end
         # Nobody is told before it lasts: he may tell the user.

@@ -41,6 +41,8 @@ class SessionDir:
         self.directory = directory
         self.activity = activity
         self.messages = Log(directory, layout.MESSAGES, must_exist=True)
+        # The session as it is found from within it: an executor looks for it in each hold of the lock.
+        self._own_place = f"{os.pardir}/{session_id}"
         # Until when, by time.monotonic(), the lock is waited for through this handle; None: as long as `holders` says.
         self.patient_until: float | None = None
 
@@ -98,17 +100,11 @@ class SessionDir:
 
         def on_wait() -> None:
             patience.check_time()
-            self._refuse_frozen()
+            self.refuse_frozen()
             if not self._is_held_by_executor():
                 patience.look()
 
-        return session_lock(self.directory, on_wait, self._check_in_place, looks_until(self.patient_until))
-
-    def locked_for_executor(self) -> session_lock:
-        """Holds the session's lock, however long that takes: a run is not lost because somebody has it."""
-        from agentrun.store.locks import session_lock
-
-        return session_lock(self.directory, self._refuse_frozen, self._check_in_place)
+        return session_lock(self.directory, on_wait, self.check_in_place, looks_until(self.patient_until))
 
     def runs(self) -> Directory:
         """The directory of the runs, which was made with the session. Raises CorruptRecord if it was lost."""
@@ -116,17 +112,17 @@ class SessionDir:
             return self.directory.open(layout.RUNS)
         except NotFound as error:
             found = os.fstat(self.directory.fd)
-            self._check_in_place((found.st_dev, found.st_ino))
+            self.check_in_place((found.st_dev, found.st_ino))
             path = self.directory.at(layout.RUNS)
             raise CorruptRecord(f"{path} is missing", path=path, offset=0) from error
 
-    def _check_in_place(self, opened: tuple[int, int]) -> None:
+    def check_in_place(self, opened: tuple[int, int]) -> None:
         """Raises NotFound if whoever held the lock before has removed it; what was written now would be lost."""
-        found = self.directory.stat(os.path.join(os.pardir, self.session_id))
+        found = self.directory.stat(self._own_place)
         if found is None or (found.st_dev, found.st_ino) != opened:
             raise NotFound(f"{self.session_id} has been removed", session_id=self.session_id)
 
-    def _refuse_frozen(self) -> None:
+    def refuse_frozen(self) -> None:
         """Raises SessionHeld if whoever holds the session's lock is an executor that does not respond.
 
         It would be waited for until somebody ends it. Anybody else is only slow.

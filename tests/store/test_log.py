@@ -12,10 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentrun.errors import CorruptRecord, Denied, UsageError
@@ -230,6 +231,32 @@ def test_a_nul_byte_in_place_of_a_newline_uses_no_number_again(tmp_path: Path, o
 def test_a_damaged_line_that_claims_a_low_number_lowers_none(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"".join(map(line, range(1, 6))) + b'{"seq":1,"te\n')
     assert a_log(tmp_path).append(record("x"))["seq"] == 7
+
+
+# What may stand behind the records 1 and 2: the next ones, in and out of order, and what damage makes of them.
+TAILS = (
+    *(line(seq) for seq in (2, 3, 4, 5, 9)), b'{"seq":3,"te\n', b'{"seq":4,"te\n', b'{"seq":7,"te\n', b"garbage\n",
+    b"\n", line(3)[:-1] + b"\0" + line(4), line(4)[:-1] + b"\0", line(3)[:-1] + line(4), line(3)[:-1], b'{"seq":4',
+    b"\0" * 9 + b"\n",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.sampled_from(TAILS), min_size=1, max_size=4).map(b"".join))
+@example(line(4) + line(9) + line(5))
+@example(line(3)[:-1] + b"\0" + line(4))
+def test_who_looked_before_finds_the_same_behind_it_as_who_comes_now(tail: bytes) -> None:
+    with TemporaryDirectory() as before, TemporaryDirectory() as now:
+        files = [Path(directory, NAME) for directory in (before, now)]
+        files[0].write_bytes(line(1) + line(2))
+        looked = a_log(Path(before))
+        assert looked.next_seq() == 3
+        for file in files:
+            file.write_bytes(line(1) + line(2) + tail)
+        assert looked.next_seq() == a_log(Path(now)).next_seq()
+        kept = [{path.name: path.read_bytes() for path in file.parent.iterdir()} for file in files]
+        assert kept[0] == kept[1]
 
 
 @pytest.mark.slow
