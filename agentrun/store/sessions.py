@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from agentrun.store.locks import session_lock
     from agentrun.store.runs import RunDir
 
-# As many of the last messages are decoded one after the other before it is looked for some kind of them in the bytes.
-_NEAR = 100
+# As many of the last messages are decoded one after the other before it is looked for some kind of them in the bytes:
+# where little is said to a run, its prompt is among them, and nothing has to be loaded for that.
+_NEAR = 10
 
 
 class SessionDir:

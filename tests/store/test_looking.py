@@ -4,6 +4,7 @@ Covers A15, B8, promises 2 and 16.
 """
 
 import random
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -70,6 +71,20 @@ def test_the_same_messages_are_found_as_by_reading_every_line(session: SessionDi
     seqs = [each.seq for each in newest_with(found.messages, found.message, ("prompt", "compact"))]
     assert seqs == sorted(set(seqs), reverse=True)
     assert {str(each) for each in found.messages.damage} <= {str(each) for each in by_line.messages.damage}
+
+
+def test_who_writes_into_a_run_to_which_much_was_said_reads_little_of_it(session: SessionDir) -> None:
+    read: list[str] = []
+    code = Message.from_doc.__func__.__code__  # type: ignore[attr-defined]
+    found = write(session, [a_line(seq) for seq in range(2, 62)])
+    sys.setprofile(lambda frame, kind, _: read.append(kind) if frame.f_code is code else None)
+    try:
+        prompt = found.newest_prompt()
+    finally:
+        sys.setprofile(None)
+    assert prompt is not None
+    assert prompt.seq == 1
+    assert read.count("call") < 20
 
 
 def test_what_the_pieces_cut_is_found_once(session: SessionDir) -> None:
