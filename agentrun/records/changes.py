@@ -93,15 +93,13 @@ def _survivors_found(run: Run, event: Event) -> Run:
 
 def _finished(run: Run, event: Event) -> Run:
     payload = event.payload
-    returned = tuple(payload.get("returnedInputs") or ())
     return run._replace(
         survivors=(),
         terminal_status=status_in(payload.get("terminalStatus")),
         terminal_at=event.at,
         reason=payload.get("reason", run.reason),
         report=payload.get("report"),
-        returned_inputs=returned,
-        returned_count=payload.get("returnedCount") or len(returned),
+        returned_inputs=tuple(payload.get("returnedInputs") or ()),
         waiting_for=None,
         lease_owner=None,
         lease_expires_at=None,

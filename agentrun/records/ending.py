@@ -6,16 +6,8 @@ from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.states import RunStatus
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from agentrun.records.codec import Doc
-
-# Inputs that a run ended without are listed up to so many, the newest: the list is in each document that tells of the
-# run. Which others there were is told by the messages, of which those that were delivered are known.
-MOST_RETURNED = 10_000
-# In words, for a person and for the model.
+# So many of the inputs that a run ended without are named in words, for a person and for the next model's context; the
+# record names them all.
 _MOST_SAID = 20
 
 
@@ -30,20 +22,9 @@ def how_it_ended(run: Run) -> str:
         said += f"\nunresolved: {operation.operation_id} {operation.name} ({operation.status.value}{remote}{resource})"
     if run.returned_inputs:
         last = ", ".join(map(str, run.returned_inputs[-_MOST_SAID:]))
-        is_all = run.returned_count <= _MOST_SAID
-        said += f"\nnot delivered: {'message' if is_all else f'{run.returned_count} messages, the last ones'} {last}"
+        count = len(run.returned_inputs)
+        said += f"\nnot delivered: {'message' if count <= _MOST_SAID else f'{count} messages, the last ones'} {last}"
     return said
-
-
-def returned_fields(newest_first: Iterable[int]) -> Doc:
-    """What `run.finished` tells of the inputs that the run ended without; memory does not grow with their number."""
-    listed: list[int] = []
-    count = 0
-    for seq in newest_first:
-        count += 1
-        if count <= MOST_RETURNED:
-            listed.append(seq)
-    return {"returnedInputs": listed[::-1]} | ({"returnedCount": count} if count > len(listed) else {})
 
 
 def end_told_by(closing: Message) -> RunStatus:

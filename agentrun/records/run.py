@@ -82,8 +82,6 @@ class Run(NamedTuple):
     unresolved_operations: tuple[Operation, ...] = ()
     delivered_inputs: tuple[int, ...] = ()
     returned_inputs: tuple[int, ...] = ()
-    # How many they are, which may be more than are listed.
-    returned_count: int = 0
     survivors: tuple[str, ...] = ()
     attempts: int = 0
     applied_seq: int = 0
@@ -210,14 +208,7 @@ class Run(NamedTuple):
             "survivors": list(self.survivors),
             "attempts": self.attempts,
             "appliedSeq": self.applied_seq,
-        } | self._seldom()
-
-    def _seldom(self) -> Doc:
-        """What hardly any run has."""
-        doc: Doc = {"unreadEvents": self.unread_events} if self.unread_events else {}
-        if self.returned_count > len(self.returned_inputs):
-            doc["returnedCount"] = self.returned_count
-        return doc
+        } | ({"unreadEvents": self.unread_events} if self.unread_events else {})
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Run:
@@ -294,7 +285,6 @@ def _kept_in(doc: Doc) -> Doc:
         "unresolved_operations": _operations_in(doc["unresolvedOperations"]),
         "delivered_inputs": tuple(doc["deliveredInputs"]),
         "returned_inputs": tuple(doc["returnedInputs"]),
-        "returned_count": doc.get("returnedCount", len(doc["returnedInputs"])),
         "survivors": tuple(doc.get("survivors", ())),
         "attempts": doc["attempts"],
         "applied_seq": doc["appliedSeq"],
@@ -336,4 +326,4 @@ def fold_run(events: Iterable[Event]) -> Run:
     return accepted_run(first).fold(remaining)
 
 
-_FIELDS = frozenset(Run("", "", "", RunStatus.QUEUED, unread_events=1, returned_count=1).to_doc())
+_FIELDS = frozenset(Run("", "", "", RunStatus.QUEUED, unread_events=1).to_doc())

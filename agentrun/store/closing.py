@@ -148,8 +148,6 @@ def _check_complete(writer: Writer, run_dir: RunDir, run: Run) -> None:
 def _finished_payload(
     writer: Writer, run: Run, end: RunStatus, reason: str | None, report: Doc | None, executing_ms: int
 ) -> Doc:
-    from agentrun.records.ending import returned_fields
-
     usage = dict(run.usage)
     usage["executingMs"] += executing_ms
     return {
@@ -157,7 +155,7 @@ def _finished_payload(
         "reason": reason if reason is not None else run.reason,
         "report": report,
         "unresolvedOperations": [operation.operation_id for operation in run.unresolved_operations],
-        **returned_fields(message.seq for message in writer.undelivered_backward(run)),
+        "returnedInputs": [message.seq for message in writer.undelivered_backward(run)][::-1],
         "usage": usage,
         "executingMs": executing_ms,
     }

@@ -11,7 +11,7 @@ import io
 from agentrun.ids import run_id
 from agentrun.records.acceptance import first_event
 from agentrun.records.codec import Doc, encode_document
-from agentrun.records.ending import how_it_ended, returned_fields
+from agentrun.records.ending import how_it_ended
 from agentrun.records.event import Event
 from agentrun.records.message import ENDED, PROMPT, REPORT, Message
 from agentrun.records.run import Run, accepted_run
@@ -115,7 +115,7 @@ class ForeignRun:
             "reason": reason,
             "report": kept,
             "unresolvedOperations": [],
-            **returned_fields(seq for seq in reversed(self.inputs) if seq not in delivered),
+            "returnedInputs": [seq for seq in self.inputs if seq not in delivered],
             "usage": self._run.usage,
             "executingMs": 0,
         }
