@@ -54,7 +54,7 @@ test-all: $(VENV)/dev.stamp ## all tests, also the exhaustive ones
 	$(PYTEST)
 
 exhaustive: $(VENV)/dev.stamp ## all exhaustive tests alone, those of `make faults-whole` and others
-	$(PYTEST) -m exhaustive
+	$(FAULTS) -m exhaustive
 
 quick: $(VENV)/dev.stamp ## the quick tests alone
 	$(PYTEST) -m "not slow and not exhaustive"
