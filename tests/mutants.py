@@ -399,7 +399,7 @@ MUTANTS = [
     Mutant(
         "descendants outlive a stopped tool",
         "adapters/process/run.py",
-        "tree = Tree(partial(belongs, running.pid, items), spare, group=running.pid, is_forced=is_forced, kill=kill)",
+        "tree = Tree(partial(belongs, running.pid, mark), spare, group=running.pid, is_forced=is_forced, kill=kill)",
         "tree = Tree(lambda one: one.pid == running.pid, spare, is_forced=is_forced, kill=kill)",
         "tests/adapters/test_process.py",
     ),
