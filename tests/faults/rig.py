@@ -352,14 +352,7 @@ class Stage:
 
     def _is_free(self, run_id: str) -> bool:
         (path,) = self.root.glob(f"accounts/*/sessions/{SESSION}/runs/{run_id}")
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(fd)
-        return True
+        return not is_locked(path)
 
     def event(self, run_id: str, kind: str) -> Doc:
         """The first event of that type, as soon as it is there."""
@@ -486,6 +479,18 @@ def _cancelled(stage: Stage) -> list[str]:
     if done.code != expected or set(ends) - {"completed", "cancelled"}:
         return [f"cancel: {done}, the runs are {ends}"]
     return []
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether somebody holds the lock on `directory`."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:

@@ -8,7 +8,6 @@ system call after the other; then somebody cancels it, by the command or by `tou
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from history import Run, messages_of, runs_of
-from rig import CANCELLED, CONFLICT, DONE, NOT_OVER, SESSION, Call, Done, Held, Stage, Started, until
+from rig import CANCELLED, CONFLICT, DONE, NOT_OVER, SESSION, Call, Done, Held, Stage, Started, is_locked, until
 from situations import a_session
 from system_calls import why_not
 
@@ -105,14 +104,7 @@ def _by_touch(stage: Stage, held: Held) -> None:
 
 def _is_locked(stage: Stage) -> bool:
     (path,) = stage.root.glob(f"accounts/*/sessions/{SESSION}")
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return is_locked(path)
 
 
 def _waits_for_the_session(stage: Stage, canceller: Started) -> bool:
