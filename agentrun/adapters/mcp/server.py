@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 
 from agentrun.adapters.agents.held import Unusable
+from agentrun.adapters.mcp.answers import Answers
 from agentrun.adapters.mcp.transport import LINE_BYTES, LISTING_BYTES, over
 from agentrun.adapters.process import CannotStart, Peer, open_peer
 from agentrun.adapters.process.output import Lines
@@ -64,19 +65,20 @@ class McpServer:
 
         from agentrun import __version__
 
-        peer = lines = None
+        peer = None
+        heard: Lines | Answers
         if self.config.url is None:
             try:
                 peer = await stack.enter_async_context(self._open_peer())
             except CannotStart as error:
                 raise Unusable(str(error)) from error
-            read, write, lines = await stack.enter_async_context(over(peer))
+            read, write, heard = await stack.enter_async_context(over(peer))
         else:
-            read, write = await stack.enter_async_context(self._over_http())
+            read, write, heard = await stack.enter_async_context(self._over_http())
         us = Implementation(name="agentrun", version=__version__)
         dispatcher: Any = JSONRPCDispatcher(read, write)
         session = await stack.enter_async_context(ClientSession(client_info=us, dispatcher=dispatcher))
-        return Connection(self.config, session, dispatcher, peer, lines)
+        return Connection(self.config, session, dispatcher, peer, heard)
 
     def _open_peer(self) -> Any:
         config = self.config
@@ -93,16 +95,20 @@ class McpServer:
         )
 
     @asynccontextmanager
-    async def _over_http(self) -> AsyncIterator[tuple[Any, Any]]:
+    async def _over_http(self) -> AsyncIterator[tuple[Any, Any, Answers]]:
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared._httpx_utils import create_mcp_http_client
 
+        answers = Answers(LISTING_BYTES)
         headers = {key: self._filled(value) for key, value in self.config.headers.items()}
-        async with (
-            create_mcp_http_client(headers=headers) as client,
-            streamable_http_client(self._filled(self.config.url or ""), http_client=client) as streams,
-        ):
-            yield streams
+        async with create_mcp_http_client(headers=headers) as client:
+            answers.bind(client)
+            # (The library's own bound of an event is a mebibyte, and of other answers none.)
+            transport = streamable_http_client(
+                self._filled(self.config.url or ""), http_client=client, max_sse_event_size=LINE_BYTES
+            )
+            async with transport as (read, write):
+                yield read, write, answers
 
     def _filled(self, text: str) -> str:
         """`text` with each `${NAME}` replaced by that variable. Raises Unusable if there is none."""
@@ -127,14 +133,14 @@ class Connection:
     `raw` is the layer below `session`, for what the library does not speak: calls that become tasks.
     """
 
-    def __init__(self, config: McpConfig, session: Any, raw: Any, peer: Peer | None, lines: Lines | None) -> None:
+    def __init__(self, config: McpConfig, session: Any, raw: Any, peer: Peer | None, heard: Lines | Answers) -> None:
         self.config = config
         self.session = session
         self.raw = raw
         self.tools: list[Any] = []
         self.has_tasks = False
         self._peer = peer
-        self._lines = lines
+        self._heard = heard
         self._lost: str | None = None
 
     async def begin(self) -> None:
@@ -149,11 +155,9 @@ class Connection:
             await self._list_tools()
         # RuntimeError: it speaks a version of the protocol that the library does not.
         except (MCPError, ValidationError, RuntimeError, OSError) as error:
-            is_too_long = self._lines is not None and self._lines.dropped > 0
             said = f"it said more than {LISTING_BYTES >> 20} MiB at once, before its tools were known"
-            raise Unusable(await self.why(said if is_too_long else str(error))) from error
-        if self._lines is not None:
-            self._lines.limit = LINE_BYTES
+            raise Unusable(await self.why(said if self._heard.dropped else str(error))) from error
+        self._heard.limit = LINE_BYTES
 
     async def _list_tools(self) -> None:
         """Asks for one page of tools after the other, until there are all that are wanted."""

@@ -1,8 +1,12 @@
-"""What tests of servers share."""
+"""What tests of servers share; makes the helpers of this folder importable, which importlib mode does not."""
 
 import socket
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
