@@ -7,6 +7,7 @@ its offset and the reading goes on. Appending and reading from the end cost the 
 
 from __future__ import annotations
 
+import _thread  # `threading` costs 3 ms at every start
 import os
 from itertools import count
 
@@ -37,6 +38,18 @@ _CHUNK = 1 << 16
 
 # Logs of which a sync failed in this process, by device and inode, and how: no handle of theirs appends any more.
 _given_up: dict[tuple[int, int], str] = {}
+
+# Held while a handle takes its file: of two threads that open it at once, one keeps what it has opened.
+_keeping = _thread.allocate_lock()
+
+
+def _keep_anew() -> None:
+    """In a forked child: the thread that held the lock, if one did, is the parent's."""
+    global _keeping
+    _keeping = _thread.allocate_lock()
+
+
+os.register_at_fork(after_in_child=_keep_anew)
 
 
 class Damage(NamedTuple):
@@ -72,6 +85,7 @@ class Log:
         self.path = directory.at(name)
         self._damage: dict[int, Damage] = {}
         self._fd: int | None = None
+        self._writable = False
         # The size and last number after this handle's own last look; trusted only while the size is still that.
         self._known_size, self._last_seq = -1, 0
         # The last number known to have been given out, and how many more may have been if its record is lost.
@@ -86,7 +100,7 @@ class Log:
         """Closes the file; the next use opens it again."""
         if self._fd is not None:
             os.close(self._fd)
-            self._fd = None
+            self._fd, self._writable = None, False
 
     def __del__(self) -> None:
         self.close()
@@ -267,10 +281,8 @@ class Log:
 
     def _open_for_append(self) -> int:
         if self._fd is None or not self._writable:
-            self.close()
-            create = 0 if self._must_exist else os.O_CREAT
-            self._fd = self._found(self.directory.open_file(self.name, os.O_RDWR | os.O_APPEND | create))
-            self._writable = True
+            flags = os.O_RDWR | os.O_APPEND | (0 if self._must_exist else os.O_CREAT)
+            self._keep(self._found(self.directory.open_file(self.name, flags)), writable=True)
         assert self._fd is not None  # O_CREAT, or it was found
         if _given_up:
             _check_kept(self._fd)
@@ -278,16 +290,31 @@ class Log:
 
     def _open_for_reading(self) -> int | None:
         if self._fd is None:
-            self._fd = self._found(self.directory.open_file(self.name))
-            self._writable = False
+            self._keep(self._found(self.directory.open_file(self.name)), writable=False)
         return self._fd
+
+    def _keep(self, fd: int | None, *, writable: bool) -> None:
+        """Takes what was opened as the file of this handle, unless another thread that reads was quicker.
+
+        Such a thread may be in the middle of reading, so the file that may be written gets the number of the one that
+        may only be read: a number that was closed could be that of any other file a moment later.
+        """
+        if fd is None:
+            return
+        with _keeping:
+            if self._fd is None:
+                self._fd, self._writable = fd, writable
+                return
+            if writable:
+                os.dup2(fd, self._fd, inheritable=False)
+                self._writable = True
+        os.close(fd)
 
     def _found(self, fd: int | None) -> int | None:
         if fd is None and self._must_exist:
             raise CorruptRecord(f"{self.path} is missing", path=self.path, offset=0)
         return fd
 
-    _writable = False
     # What the file was when this handle last synced it to read.
     _synced: tuple[int, int, int] | None = None
 
