@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import chain, count
 
 from agentrun.agent.batch import record_fact
 from agentrun.agent.events import RequestFinished, ToolRegistered
@@ -152,8 +153,14 @@ def _with_unique_ids(calls: Sequence[ToolCall], taken: Set[str], turn_id: str) -
     named: list[Doc] = []
     new: set[str] = set()
     for number, call in enumerate(calls, start=1):
-        is_free = call.call_id and call.call_id not in taken and call.call_id not in new
-        call_id = call.call_id if is_free else f"call-{turn_id}-{number}"
+        # It sees the names that were made before, and may have made up the next of them by itself.
+        names = chain([call.call_id] if call.call_id else [], _made_names(f"call-{turn_id}-{number}"))
+        call_id = next(name for name in names if name not in taken and name not in new)
         new.add(call_id)
         named.append({"id": call_id, "name": call.name, "arguments": call.arguments})
     return tuple(named)
+
+
+def _made_names(first: str) -> Iterator[str]:
+    yield first
+    yield from (f"{first}-{again}" for again in count(2))

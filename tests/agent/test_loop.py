@@ -379,6 +379,27 @@ def test_calls_that_a_model_names_alike_are_told_apart() -> None:
     assert len(set(named)) == 4
 
 
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [["call-turn-1-2", ""]],
+        [["call-turn-1-2", "call-turn-1-2", "call-turn-1-3"]],
+        [["call-turn-2-1"], [""]],
+        [["call-turn-2-1", "call-turn-2-1-again"], ["", ""]],
+    ],
+)
+def test_names_that_are_made_for_calls_are_none_that_a_model_has_used(replies: list[list[str]]) -> None:
+    """A model that sees such names in its history may well make up the next one."""
+    asking = [ModelReply("", tuple(ToolCall(name, "t", {}) for name in names)) for names in replies]
+    model = FakeModel(*asking, ModelReply("done"))
+    stretch = FakeStretch("go")
+    assert drive(stretch, agent(model, FakeTool("t"))) is RunStatus.COMPLETED
+    told = model.requests[-1].messages
+    asked = [call.call_id for message in told for call in message.calls]
+    assert len(set(asked)) == len(asked) == sum(map(len, replies))
+    assert [message.call_id for message in told if message.role == "tool"] == asked
+
+
 def test_a_server_that_asks_for_patience_gets_it() -> None:
     """# covers A9: the pause is on the record, and as long as the server wanted."""
     busy = ModelFailed("busy", retryable=True, retry_after=0.25)
