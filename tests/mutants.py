@@ -556,9 +556,23 @@ MUTANTS = [
     Mutant(
         "a server repeats the key into the record",
         "adapters/models/failures.py",
-        "reason = settings.key.redact(failure.reason)",
-        "reason = failure.reason",
+        "reason = settings.redact(failure.reason)[:_LONGEST_REASON]",
+        "reason = failure.reason[:_LONGEST_REASON]",
         "tests/adapters/test_models.py -k statuses",
+    ),
+    Mutant(
+        "a key is cut before it is looked for",
+        "adapters/models/failures.py",
+        "reason = settings.redact(failure.reason)[:_LONGEST_REASON]",
+        "reason = settings.redact(failure.reason[:_LONGEST_REASON])",
+        "tests/adapters/test_models.py -k cut",
+    ),
+    Mutant(
+        "a request follows wherever it is sent",
+        "adapters/models/bounded.py",
+        "if not response.has_redirect_location:",
+        "if True:",
+        "tests/adapters/test_models.py -k sends_on",
     ),
     Mutant(
         "the SDK retries by itself",
@@ -590,7 +604,7 @@ MUTANTS = [
     ),
     Mutant(
         "a command shows its secret",
-        "commands/redaction.py",
+        "config/secrets.py",
         'shown.append(REDACTED if hides_next else redacted("", word))',
         'shown.append(redacted("", word))',
         "tests/cli/test_configuring.py -k secret",

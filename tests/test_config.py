@@ -220,6 +220,10 @@ def _ending(config: Config, tool: str) -> tuple[float, float]:
             "default_agent is 'aa', which is not configured; did you mean 'a'?",
         ),
         ("a = ", "agentrun.toml is not TOML"),
+        *(
+            (LOOP + f"base_url = '{url}'", '[agents.a] base_url must be an address such as "http://127.0.0.1:8080/v1"')
+            for url in ("", "127.0.0.1:8080", "ftp://h/", "http://", "http://h:99999/", "http://[::1", "http://a b/")
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, says: str) -> None:
@@ -227,6 +231,25 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, says: s
         loaded(tmp_path, text)
     assert says in str(refused.value)
     assert str(refused.value).startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOOP + "base_url = 'http://ann:s3cret-word@h:99999/'",
+        LOOP + "api_key_command = 'echo s3cret-word'",
+        "[mcp.m]\nurl = 'http://h/'\nheaders = ['x: s3cret-word']",
+        "[mcp.m]\ncommand = 'x'\nenv = ['X=s3cret-word']",
+        "[mcp.m]\ncommand = 'x'\nenv = {X = 's3cret-word', Y = 1}",
+        "[mcp.m]\ncommand = 'x'\nargs = '--token=s3cret-word'",
+    ],
+)
+def test_what_is_wrong_with_a_secret_is_said_without_it(tmp_path: Path, text: str) -> None:
+    # covers promise 15
+    with pytest.raises(ConfigError, match="must be") as refused:
+        loaded(tmp_path, text)
+    assert "s3cret" not in str(refused.value)
+    assert "[redacted]" in str(refused.value)
 
 
 def test_bytes_that_are_no_text_are_no_configuration(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def _about(agent: AgentConfig) -> str:
         return str(agent.model)
     if not agent.command:
         return f"plug-in {agent.kind}"
-    from agentrun.commands.redaction import redacted
+    from agentrun.config.secrets import redacted
 
     return " ".join(redacted("command", [*agent.command]))
 
@@ -185,7 +185,7 @@ def _document(path: str | None) -> Doc:
 
 def _setting(name: str, key: str, written: Doc, effective: Any, config: Config) -> Setting:
     is_written = key in written
-    from agentrun.commands.redaction import redacted
+    from agentrun.config.secrets import redacted
 
     value = redacted(key, written[key] if is_written else effective)
     if not is_written and isinstance(value, float):

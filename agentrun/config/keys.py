@@ -36,7 +36,7 @@ ANY_KIND: dict[str, Reader] = {
 # What only our own loop can keep to: an agent from outside has its own model, tools and counts.
 LOOP: dict[str, Reader] = {
     "model": readers.name,
-    "base_url": readers.name,
+    "base_url": readers.address,
     "api_key_env": readers.name,
     "api_key_command": readers.argv,
     "temperature": readers.number(0.0, 2.0),

@@ -70,8 +70,21 @@ def _is_json(value: Any) -> bool:
     return isinstance(value, str | int) or (isinstance(value, float) and abs(value) < float("inf"))
 
 
+def _is_address(value: Any) -> bool:
+    if not isinstance(value, str) or not value.isprintable() or " " in value:
+        return False
+    from urllib.parse import urlsplit  # here: most configurations hold none
+
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is none
+        return False
+
+
 text = reader("text", lambda value: isinstance(value, str))
 name = reader("text that is not empty", lambda value: isinstance(value, str) and value != "")
+address = reader('an address such as "http://127.0.0.1:8080/v1"', _is_address)
 texts = reader("a list of texts", _is_texts, tuple)
 argv = reader('a command as a list of texts, such as ["python3", "query.py"]', _is_argv, tuple)
 argvs = reader(

@@ -91,7 +91,10 @@ def _values(place: str, content: Any, readers: Mapping[str, Reader]) -> dict[str
         try:
             values[key] = readers[key](value)
         except Wrong as expected:
-            raise ConfigError(f"{place} {key} must be {expected}, not {reprlib.repr(value)}") from None
+            from agentrun.config.secrets import redacted
+
+            shown = reprlib.repr(redacted(key, value))
+            raise ConfigError(f"{place} {key} must be {expected}, not {shown}") from None
     return values
 
 

@@ -167,6 +167,14 @@ def endpoint() -> Iterator[Endpoint]:
     endpoint.close()
 
 
+@pytest.fixture
+def other() -> Iterator[Endpoint]:
+    """A server that nobody configured."""
+    other = Endpoint()
+    yield other
+    other.close()
+
+
 @pytest.fixture(params=["openai", "anthropic"])
 def wire(request: pytest.FixtureRequest) -> Wire:
     """Every test that has it is run for each API."""

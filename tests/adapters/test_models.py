@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from agentrun.adapters.models import bounded, streaming
 from agentrun.adapters.models.anthropic import AnthropicModel
 from agentrun.adapters.models.openai_compatible import OpenAICompatibleModel
-from agentrun.adapters.models.settings import Key, ModelSettings, without_secrets
+from agentrun.adapters.models.settings import Key, ModelSettings
 from agentrun.agent.loop import LoopAgent
 from agentrun.agent.protocols import (
     ChatMessage,
@@ -27,6 +28,8 @@ from agentrun.agent.protocols import (
     ToolCall,
     ToolSpec,
 )
+from agentrun.config.secrets import without_secrets
+from agentrun.errors import ConfigError
 from agentrun.states import RunStatus
 from agentrun.testing.fakes import FakeTool
 from agentrun.testing.stretch import FakeStretch
@@ -142,6 +145,77 @@ def test_which_statuses_are_worth_another_attempt(wire: Any, endpoint: Any, stat
     assert f"HTTP {status}: no, since [redacted] is wrong" in failed.reason
     assert failed.retry_after == (7.0 if retryable else None)
     assert len(endpoint.requests) == 1, "the SDK must not retry by itself"
+
+
+def test_a_key_is_found_also_where_a_reason_is_cut(wire: Any, endpoint: Any) -> None:
+    # covers promise 15
+    endpoint.will_fail(400, "x" * 1980 + KEY)
+    failed = failure(model(wire, endpoint))
+    assert KEY[:6] not in failed.reason
+    assert "HTTP 400: xxx" in failed.reason
+
+
+@pytest.mark.parametrize("key", ['sk-"a\\b"/c+d', "sk-é-ünïcode".encode().hex(), "sk-a b=c&d%e"])
+def test_a_key_is_found_however_it_is_quoted(wire: Any, endpoint: Any, key: str) -> None:
+    # covers promise 15
+    forms = [key, repr(key.encode()), json.dumps(json.dumps(key)), quote(key, safe=""), quote_plus(key)]
+    endpoint.will_fail(400, " | ".join(forms))
+    failed = failure(model(wire, endpoint, key=Key(variable="KEY", environment={"KEY": key})))
+    assert not [form for form in forms if form.strip("b'\"\\") in failed.reason], failed.reason
+
+
+def test_an_address_with_a_password_is_not_told(wire: Any, endpoint: Any) -> None:
+    # covers promise 15
+    endpoint.will_fail(401, "no such user: ann:pass%40word, Basic YW5uOnBhc3NAd29yZA==, pass@word")
+    url = endpoint.url.replace("//", "//ann:pass%40word@")
+    reason = failure(model(wire, endpoint, base_url=url)).reason
+    assert "no such user: ann:[redacted], Basic [redacted], [redacted]" in reason
+
+
+def test_a_key_with_a_line_break_behind_it_is_a_key(wire: Any, endpoint: Any) -> None:
+    endpoint.will(wire.stream("x"))
+    ask(model(wire, endpoint, key=Key(variable="KEY", environment={"KEY": f"{KEY}\r\n"})))
+    sent = endpoint.headers[0]
+    assert (sent.get("authorization") or f"Bearer {sent.get('x-api-key')}") == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("broken", ["sk-one\nsk-two-secret", "sk-\x00secret", "\u201csk-secret\u201d"])
+def test_what_fits_into_no_header_is_no_key(wire: Any, endpoint: Any, broken: str) -> None:
+    """The HTTP library would quote it in its error. # covers promise 15"""
+    key = Key(variable="KEY", environment={"KEY": broken})
+    with pytest.raises(ConfigError, match="variable KEY has characters that no key has"):
+        key.check("a")
+    failed = failure(model(wire, endpoint, key=key))
+    assert "secret" not in failed.reason
+    assert "has characters that no key has" in failed.reason
+    assert not failed.retryable
+    assert endpoint.requests == []
+
+
+def test_a_server_that_sends_on_to_another_is_not_followed(wire: Any, endpoint: Any, other: Any) -> None:
+    """Not with the conversation, nor with a key in a header of its own. # covers promise 15"""
+    for status, place in ((307, other.url), (308, other.url), (302, other.url), (307, "//ann:pw@localhost:1")):
+        endpoint.will(b"", status=f"{status} On", headers=f"Location: {place}/v2?key=SECRET#x\r\n")
+        failed = failure(model(wire, endpoint))
+        assert "sends on to http://" in failed.reason
+        assert "/v2, which is not asked; if that is right, name it as base_url" in failed.reason
+        assert "SECRET" not in failed.reason
+        assert "pw" not in failed.reason
+        assert not failed.retryable
+    assert other.requests == []
+
+
+def test_a_server_may_send_on_to_another_path_of_its_own(wire: Any, endpoint: Any) -> None:
+    endpoint.will(b"", status="307 On", headers="Location: /elsewhere/\r\n")
+    endpoint.will(wire.stream("there"))
+    assert ask(model(wire, endpoint)).text == "there"
+    assert endpoint.paths == [wire.path, "/elsewhere/"]
+
+
+def test_an_address_that_is_none_is_not_tried_again(wire: Any, endpoint: Any) -> None:
+    failed = failure(model(wire, endpoint, base_url="http://ann:pass@127.0.0.1:99999/"))
+    assert "http://[redacted]@127.0.0.1:99999" in failed.reason
+    assert not failed.retryable
 
 
 def test_a_date_to_come_back_and_one_that_is_nonsense(wire: Any, endpoint: Any) -> None:
@@ -395,6 +469,9 @@ def test_a_command_that_prints_no_key(wire: Any, endpoint: Any, command: tuple[s
         ("http://ann:pass@h/v1", "http://[redacted]@h/v1"),
         ("http://h/v1?key=SECRET", "http://h/v1?key=[redacted]"),
         ("http://h/v1?a=1&Access_Token=SECRET&b=2#c", "http://h/v1?a=1&Access_Token=[redacted]&b=2#c"),
+        ("http://ann:pa/ss@h/v1", "http://[redacted]@h/v1"),
+        ("https//ann:pass@h/v1", "https//[redacted]@h/v1"),
+        ("http://h:8080/@scope/v1", "http://h:8080/@scope/v1"),
         ("http://ann:pass@h/v1?sig=SECRET&code=1", "http://[redacted]@h/v1?sig=[redacted]&code=1"),
     ],
 )

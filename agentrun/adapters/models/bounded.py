@@ -1,4 +1,8 @@
-"""How much of an answer is read: a server may send without end, and what is read lies in this process's memory."""
+"""What is taken of an answer: as much as fits into memory, and from nobody but the endpoint that is configured.
+
+A server may send without end, and what is read lies in this process's memory. It may also send the request on, to
+anybody: the HTTP library would follow with the whole conversation, and with a key that is in a header of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,34 @@ MOST_EVENT_BYTES = 16 << 20
 _ENDS = (b"\n\n", b"\r\r", b"\n\r\n")
 
 
-class TooMuch(ValueError):
+class Unacceptable(ValueError):
+    """What the server answers is not taken."""
+
+
+class TooMuch(Unacceptable):
     """The server has sent more than is read of one answer."""
 
 
+class SentElsewhere(Unacceptable):
+    """The server wants another one to be asked."""
+
+
 def bounded_client(sdk: Any) -> Any:
-    """A client for HTTP as the SDK makes it, that raises TooMuch in the middle of an answer that does not end."""
-    return sdk.DefaultAsyncHttpxClient(event_hooks={"response": [_bound]})
+    """A client for HTTP as the SDK makes it, that raises Unacceptable: in the middle of an answer that does not end,
+    and for one that leads to another server."""
+    return sdk.DefaultAsyncHttpxClient(event_hooks={"response": [_stay, _bound]})
+
+
+async def _stay(response: Any) -> None:
+    if not response.has_redirect_location:
+        return
+    asked = response.request.url
+    target = asked.join(response.headers["location"])
+    is_upgrade = (asked.scheme, target.scheme, asked.port, target.port) == ("http", "https", None, None)
+    if asked.host != target.host or ((asked.scheme, asked.port) != (target.scheme, target.port) and not is_upgrade):
+        # Without what may be secret in it, or is only there for this request.
+        place = target.copy_with(userinfo=b"", query=None, fragment=None)
+        raise SentElsewhere(f"it sends on to {place}, which is not asked; if that is right, name it as base_url")
 
 
 async def _bound(response: Any) -> None:

@@ -14,8 +14,11 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from agentrun.adapters.models.settings import ModelSettings, without_secrets
+from agentrun.adapters.models.bounded import Unacceptable
+from agentrun.adapters.models.settings import ModelSettings
+from agentrun.agent.batch import the_one
 from agentrun.agent.protocols import ModelFailed
+from agentrun.config.secrets import without_secrets
 
 # What another attempt may help with besides 5xx: the request took too long, met another one, or came too often.
 _AGAIN = frozenset({408, 409, 425, 429})
@@ -40,8 +43,14 @@ _WORDS_FOR_GOOD = (
     "context_length",
     "request_too_large",
 )
+# Characters of a reason: as long as one in a record should be.
+_LONGEST_REASON = 2000
 # Seconds until a connection stands; a server that is there answers at once.
 CONNECT_SECONDS = 15.0
+
+
+# What comes through the SDKs as it is, alone or in a group of tasks. OverflowError: a port that is none.
+_OTHERS = (ValueError, OverflowError, RecursionError, ExceptionGroup)
 
 
 @contextmanager
@@ -49,15 +58,19 @@ def as_model_failures(sdk: Any, httpx: Any, settings: ModelSettings, url: str) -
     """Raises ModelFailed, with the key taken out, for whatever the SDK raises. `url` is that of the endpoint."""
     try:
         yield
-    except (sdk.APIError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError, RecursionError) as error:
+    except (sdk.APIError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, *_OTHERS) as error:
         failure = _meaning(sdk, httpx, error, without_secrets(url), settings.silence)
     else:
         return
-    reason = settings.key.redact(failure.reason)
+    # Cut only now: a key that was cut before would not be found any more.
+    reason = settings.redact(failure.reason)[:_LONGEST_REASON]
     raise ModelFailed(reason, retryable=failure.retryable, retry_after=failure.retry_after) from None
 
 
 def _meaning(sdk: Any, httpx: Any, error: Any, place: str, silence: float) -> ModelFailed:
+    cause = _cause(error)
+    if isinstance(cause, Unacceptable | OverflowError):
+        return failed(f"{place}: {cause}", retryable=False)
     if isinstance(error, sdk.APIStatusError):
         # Anthropic's SDK raises an error that comes inside a stream with the status of that stream, 200.
         if error.status_code < 400:
@@ -66,8 +79,7 @@ def _meaning(sdk: Any, httpx: Any, error: Any, place: str, silence: float) -> Mo
     if isinstance(error, sdk.APITimeoutError | httpx.TimeoutException):
         return failed(f"{place} said nothing for {silence:g} s", retryable=True)
     if isinstance(error, sdk.APIConnectionError | httpx.HTTPError):
-        cause = error.__cause__ or error
-        return failed(f"the connection to {place} failed: {cause or type(cause).__name__}", retryable=True)
+        return failed(f"the connection to {place} failed: {str(cause) or type(cause).__name__}", retryable=True)
     if isinstance(error, sdk.APIError):
         return of_stream_error(error.body, _said(error))
     if isinstance(error, json.JSONDecodeError):
@@ -75,6 +87,12 @@ def _meaning(sdk: Any, httpx: Any, error: Any, place: str, silence: float) -> Mo
     if isinstance(error, RecursionError):
         return failed("the stream is broken: what came is nested too deep", retryable=True)
     return failed(f"{place}: {error}", retryable=False)
+
+
+def _cause(error: Any) -> BaseException:
+    """What the SDK's error stands for."""
+    cause = error.__cause__ or error
+    return the_one(cause) if isinstance(cause, BaseExceptionGroup) else cause
 
 
 def _said(error: Any) -> str:
@@ -110,8 +128,8 @@ def of_stream_error(body: Any, message: str) -> ModelFailed:
 
 
 def failed(reason: str, *, retryable: bool, retry_after: float | None = None) -> ModelFailed:
-    """The failure, kept to a length that a record should have."""
-    return ModelFailed(reason[:2000], retryable=retryable, retry_after=retry_after)
+    """The failure."""
+    return ModelFailed(reason, retryable=retryable, retry_after=retry_after)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -7,7 +7,6 @@ taken out of every text that leaves the adapter: an endpoint may repeat the key 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from agentrun.errors import ConfigError
 from agentrun.named import NamedTuple
@@ -19,12 +18,9 @@ if TYPE_CHECKING:
 
     from agentrun.adapters.process import Outcome
 
-REDACTED = "[redacted]"
 # Seconds for the command that prints a key: a password store may ask its user for a passphrase first.
 KEY_COMMAND_SECONDS = 120.0
 _MOST_KEY_BYTES = 64 * 1024
-# Shorter texts stand in many words; replacing them would hide what is said and protect nothing.
-_SHORTEST_SECRET = 6
 
 
 class Key:
@@ -42,7 +38,8 @@ class Key:
         self.command = command
         self._directory = directory
         self._environment = environment
-        self._value: str | None = environment.get(variable) or None if variable else None
+        # Without the end of the line that `export KEY="$(cat FILE; echo)"` and files of variables leave.
+        self._value: str | None = environment.get(variable, "").strip() or None if variable else None
 
     def check(self, agent: str) -> None:
         """Raises ConfigError if the variable is not set. A command is not tried: it may ask its user something."""
@@ -52,17 +49,25 @@ class Key:
                 hint=f"export {self.variable}=..., or name another with api_key_env, or use api_key_command",
             )
 
+        if self._value and not _fits_header(self._value):
+            raise ConfigError(f"agent {agent!r}: the key in the variable {self.variable} {_NO_HEADER}")
+
     async def read(self) -> str | None:
         """The key, or None if none is needed. Raises ModelFailed if the command does not print one."""
+        from agentrun.agent.protocols import ModelFailed
+
         if self._value is None and self.command:
             self._value = await self._printed(self.command)
+        if self._value and not _fits_header(self._value):
+            source = self.variable or (self.command or ("",))[0]
+            raise ModelFailed(f"the key of {source!r} {_NO_HEADER}")
         return self._value
 
     def redact(self, text: str) -> str:
         """`text` without the key."""
-        if self._value and len(self._value) >= _SHORTEST_SECRET:
-            return text.replace(self._value, REDACTED)
-        return text
+        from agentrun.config.secrets import hidden
+
+        return hidden(text, (self._value,))
 
     async def _printed(self, command: tuple[str, ...]) -> str:
         from agentrun.adapters.process import CannotStart, run_process
@@ -87,6 +92,14 @@ class Key:
         if outcome.exit_code != 0 or not key:
             raise ModelFailed(f"the key could not be read: {command[0]!r} {_how_it_ended(outcome)}")
         return key
+
+
+# Servers are told a key in a header. What fits into none would come back quoted in an error.
+_NO_HEADER = "has characters that no key has: a line break in it, or quotation marks of a text processor"
+
+
+def _fits_header(key: str) -> bool:
+    return key.isascii() and key.isprintable()
 
 
 def _how_it_ended(outcome: Outcome) -> str:
@@ -119,19 +132,8 @@ class ModelSettings(NamedTuple):
     environment: Mapping[str, str] = {}
     settings: Mapping[str, Any] = {}
 
+    def redact(self, text: str) -> str:
+        """`text` without the key, and without what is secret in the address."""
+        from agentrun.config.secrets import hidden, secrets_of
 
-# Of an address, a parameter whose name says that its value is nobody's business. Compiled when there is an address: a
-# prompt is accepted without one.
-_SECRET_PARAMETER = r"(?i)([?&;][^=&#;]*(?:key|token|secret|passw|credential|auth|sig)[^=&#;]*=)[^&#;]+"
-
-
-def without_secrets(url: str) -> str:
-    """The address without a user's name and password, and without what its parameters say of a key."""
-    import re
-    from urllib.parse import urlsplit
-
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        if "@" in parts.netloc:
-            url = parts._replace(netloc=f"{REDACTED}@{parts.netloc.rpartition('@')[2]}").geturl()
-    return re.sub(_SECRET_PARAMETER, rf"\g<1>{REDACTED}", url)
+        return hidden(self.key.redact(text), secrets_of(self.base_url))

@@ -42,14 +42,14 @@ async def reply_from(
     length = 0
     async with aclosing(pieces):
         async for piece in pieces:
-            with _of_the_known_form():
+            with _of_the_known_form(settings):
                 text = "".join((collector.take(piece),))
             length += len(text)
             if length > MOST_TEXT:
                 raise ModelFailed(f"its reply does not end: it has more than {MOST_TEXT} characters", retryable=False)
             if text:
                 await on_text(text)
-    with _of_the_known_form():
+    with _of_the_known_form(settings):
         ended = collector.ended()
     reply = reply_of(ended, may_lack_reason=settings.finish_reason == "optional")
     priced_by = None if settings.base_url else provider
@@ -59,14 +59,13 @@ async def reply_from(
 
 
 @contextmanager
-def _of_the_known_form() -> Iterator[None]:
+def _of_the_known_form(settings: ModelSettings) -> Iterator[None]:
     """The SDKs take what a server sends without a look: a list may be a number there, and a text an object."""
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
-        raise ModelFailed(
-            f"the stream is broken: what came has another form ({error})"[:2000], retryable=True
-        ) from error
+        what = settings.redact(f"the stream is broken: what came has another form ({error})")
+        raise ModelFailed(what[:2000], retryable=True) from error
 
 
 def _counts(usage: Doc | None) -> Doc | None:
