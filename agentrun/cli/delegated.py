@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         ended = _delegated(place, given)
     except AgentrunError as error:
         print(error.message, file=sys.stderr)
-        return NOT_COMPLETED
+        return _without_end(place)
     return _say(ended)
 
 
@@ -49,6 +49,18 @@ def _delegated(place: Place, given: Doc) -> Delegated:
     scene = Scene(None, warn=_warn, leave_now=os._exit, signals=collect_signals())
     task = Task(text, agent if isinstance(agent, str) else None, place.environment.get("AGENTRUN_IDEMPOTENCY_KEY", ""))
     return delegate(place, task, scene, _tell)
+
+
+def _without_end(place: Place) -> int:
+    """How it ends if it was refused what it needs to see the child run to its end: that may have done anything by now.
+
+    Only where it was not accepted, or is over and has left nothing open, did nothing happen that nobody knows of.
+    """
+    try:
+        word, _ = answer(place, stop=False)
+    except AgentrunError:
+        return UNRESOLVED
+    return NOT_COMPLETED if word == "failed" else UNRESOLVED
 
 
 def _say(ended: Delegated) -> int:

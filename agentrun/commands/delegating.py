@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from agentrun import ids
 from agentrun.commands import control
@@ -12,7 +12,7 @@ from agentrun.commands.names import Target
 from agentrun.commands.parents import Parent, announce, origin_of
 from agentrun.commands.place import Place
 from agentrun.commands.show import Follower
-from agentrun.errors import AgentrunError, UsageError
+from agentrun.errors import AgentrunError, NotFound, UsageError
 from agentrun.named import NamedTuple
 from agentrun.records.ending import how_it_ended
 from agentrun.records.message import PROMPT
@@ -53,7 +53,7 @@ def delegate(place: Place, task: Task, scene: Scene, on_child: Callable[[str], N
     if parent is None:
         raise UsageError(note or "only a tool of a run delegates", hint="name delegate in the tools of an agent")
     order = make_order(place, task.agent, None)  # an agent that is not there makes no session
-    session_id = _announced(parent) or ids.new_session_id()
+    session_id = next(_announced(parent), None) or ids.new_session_id()
     announce(place, parent, session_id, 0)
     on_child(f"{session_id}/{ids.run_id(1)}")
     target = Target(_session(place, parent, session_id, task), None)
@@ -77,6 +77,8 @@ def answer(place: Place, *, stop: bool) -> tuple[str, str | None]:
     if stop:
         stop_children(place, parent.run_dir, parent.operation_id)
     runs = [_loaded(child) for child in _of(place, parent)]
+    if not runs and any(_may_have_begun(place, each) for each in _announced(parent)):
+        return "unknown", None
     if not runs:
         return ("cancelled" if stop else "failed"), None  # it was not accepted, and whoever would have sent it is gone
     if not all(run.is_over for run in runs):
@@ -97,10 +99,21 @@ def _loaded(child: ChildRun) -> Run:
     return child.run_dir.load()
 
 
-def _announced(parent: Parent) -> str | None:
-    """The session that an earlier attempt of this call was about to begin its run in."""
+def _announced(parent: Parent) -> Iterator[str]:
+    """The sessions in which earlier attempts of this call were about to begin a run."""
     announced = (each for each in parent.run_dir.load().children if each.get("operationId") == parent.operation_id)
-    return next((str(each.get("sessionId")) for each in announced), None)
+    return (str(each.get("sessionId")) for each in announced)
+
+
+def _may_have_begun(place: Place, session_id: str) -> bool:
+    """Whether a run may have been there of which nothing can be read any more, and so nobody knows what it did."""
+    try:
+        return place.tree.session(session_id).messages.size() > 0
+    except NotFound:
+        # Before a session is made it is noted that it changed, and that stays when it is removed.
+        return place.tree.was_noted(session_id)
+    except AgentrunError:
+        return True
 
 
 def _session(place: Place, parent: Parent, session_id: str, task: Task) -> SessionDir:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from agentrun.errors import NotFound, SlotTaken, Unresolved
+from agentrun.errors import AgentrunError, NotFound, SlotTaken, Unresolved
 from agentrun.named import NamedTuple
+from agentrun.records.run import Run
 from agentrun.records.session import Session
 from agentrun.store import forking
 from agentrun.store.document import change_session
@@ -61,7 +62,7 @@ def remove(tree: Tree, session: SessionDir, *, force: bool) -> None:
     with writing(session) as writer:
         _check_idle(writer)
         if not force:
-            _check_resolved(session)
+            _check_resolved(tree, session)
         tree.remove_session(writer)
     tree.finish_removals()
 
@@ -83,9 +84,10 @@ def _check_idle(writer: Writer) -> None:
         )
 
 
-def _check_resolved(session: SessionDir) -> None:
+def _check_resolved(tree: Tree, session: SessionDir) -> None:
     for run_id in session.run_ids():
         run = session.run(run_id).load()
+        _check_told(tree, run)
         if run.unresolved_operations:
             names = ", ".join(f"{each.operation_id} {each.name}" for each in run.unresolved_operations)
             raise Unresolved(
@@ -95,3 +97,27 @@ def _check_resolved(session: SessionDir) -> None:
                 session_id=session.session_id,
                 run_id=run_id,
             )
+
+
+def _check_told(tree: Tree, run: Run) -> None:
+    """Raises Unresolved as long as the call that began `run` has not heard how it ended: nothing else tells that."""
+    parent = run.parent_run
+    if parent is None:
+        return
+    from agentrun.config import DELEGATE  # here: most sessions were begun by nobody's call
+
+    try:
+        run_dir = tree.session(str(parent.get("sessionId"))).run(str(parent.get("runId")))
+        called = [each for each in run_dir.load().open_operations if each.operation_id == parent.get("operationId")]
+    except AgentrunError:
+        return  # there is none, or nobody goes on with it
+    if not any(each.name == DELEGATE for each in called):
+        return
+    is_lost = run_dir.view().executor == "lost"
+    way = "have it hear that: agentrun recover" if is_lost else f"wait for it: agentrun wait {run_dir.name}"
+    raise Unresolved(
+        f"{run_dir.name} has not heard yet how {run.session_id}/{run.run_id} ended, which it began",
+        hint=f"{way}\nor give it up: agentrun rm {run.session_id} --force",
+        session_id=run.session_id,
+        run_id=run.run_id,
+    )

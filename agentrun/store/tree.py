@@ -203,6 +203,11 @@ class Tree:
         account = self._account()
         return Activity(account) if account is not None else None
 
+    def was_noted(self, session_id: str) -> bool:
+        """Whether it was ever noted that a session of that name changed, as far as the hint goes back."""
+        activity = self.activity()
+        return activity is not None and session_id in activity.session_ids()
+
     def noted_since(self, offset: int) -> tuple[set[str] | None, int]:
         """The ids of the sessions that were used since `noted_since` returned `offset`; see `Activity`."""
         account = self._account()

@@ -178,6 +178,16 @@ def no_newest_run(session: SessionDir) -> None:
     shutil.rmtree(run_path(session, "run-4"))
 
 
+def no_snapshot_yet(session: SessionDir) -> None:
+    trees.accept(session)
+    run_path(session, "run-4", "run.json").unlink()
+
+
+def half_a_snapshot(session: SessionDir) -> None:
+    trees.accept(session)
+    run_path(session, "run-4", "run.json").write_bytes(b"")
+
+
 def no_messages(session: SessionDir) -> None:
     path_of(session, "messages.jsonl").unlink()
 
@@ -245,6 +255,8 @@ CASES = [
     Case(no_slot, {K.SLOT}),
     Case(no_run, {K.MISSING}, {K.MISSING}, True),
     Case(no_newest_run, {K.RUN, K.SLOT}),
+    Case(no_snapshot_yet, {K.RUN}),
+    Case(half_a_snapshot, {K.RUN}),
     Case(no_messages, {K.MISSING}, {K.MISSING}, True),
     Case(no_document, {K.UNREADABLE}),
     Case(a_newer_document, {K.NEWER}, {K.NEWER}),

@@ -170,7 +170,10 @@ def _look_at_snapshot(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
     except NewerFormat as error:
         yield Finding(Kind.NEWER, path, error.message)
         return
-    if replay.snapshot is None:
+    if replay.snapshot is None and run.applied_seq == 1:
+        # It is not waited for when a run is accepted, so a crash leaves none, and a power cut half of one.
+        yield Finding(Kind.RUN, path, "was not written yet; whoever begins the run writes it")
+    elif replay.snapshot is None:
         yield Finding(Kind.SNAPSHOT, path, "is no snapshot of this run")
     elif replay.is_snapshot_true is False:
         yield Finding(Kind.SNAPSHOT, path, f"is not what the events tell up to number {replay.snapshot.applied_seq}")
