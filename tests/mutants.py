@@ -75,6 +75,13 @@ MUTANTS = [
         "tests/faults/test_power_cut.py -k lasts",
     ),
     Mutant(
+        "a session that was removed comes back",
+        "store/removal.py",
+        "    sessions.sync()\n",
+        "",
+        "tests/faults/test_power_cut.py -k whole_session",
+    ),
+    Mutant(
         "probe with an exclusive lock",
         "store/locks.py",
         "fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)",

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from rig import Call, Stage, end_all_below, until
+from history import problems
+from rig import DONE, SESSION, WAITING, Call, Stage, end_all_below, until
 from situations import SITUATIONS, Situation
 from system_calls import why_not
 
@@ -153,6 +154,59 @@ def test_what_a_command_said_lasts_from_its_end_on(name: str, tmp_path: Path, di
     disk.cut()
     assert stage.check(settled=False) == []
     assert situation.after(stage, 0) == []
+
+
+# What one does with a session as a whole, each upon what the one before it has left. `{base}` is beside the tree.
+KEEPING = (
+    ("rename", SESSION, "another"),
+    ("archive", SESSION),
+    ("unarchive", SESSION),
+    ("send", SESSION, "quick", "--attach", "{base}/notes.md"),
+    ("send", SESSION, "whole"),
+    ("cancel", SESSION, "--wait"),
+    ("fork", SESSION),
+    ("export", SESSION, "--output", "{disk}/talk.tar"),
+    ("import", "{disk}/talk.tar", "--as", "s2"),
+    ("check", "--repair"),
+    ("rm", SESSION, "--yes"),
+)
+# Hints, which whoever comes by makes again, and what tells only of an executor that is alive.
+HINTS = {"activity.jsonl", "lease.json", "run.json", "report.draft.md", "cancel"}
+
+
+@pytest.mark.slow
+def test_what_is_done_with_a_whole_session_lasts_from_the_end_of_the_command_on(tmp_path: Path, disk: Disk) -> None:
+    """# case C27: what was removed never comes back"""
+    stage = Stage(tmp_path, root=disk.place / "root")
+    (tmp_path / "notes.md").write_text("the notes")
+    assert stage.run("new", "first", "--id", SESSION).code == DONE
+    assert stage.send("quick", "--key", "k1").code == DONE
+    (log,) = stage.root.glob("accounts/*/sessions/*/messages.jsonl")
+    for words in KEEPING:
+        if words[0] == "check":
+            for name in (SESSION, "s2"):
+                with log.parent.with_name(name).joinpath("messages.jsonl").open("ab") as file:
+                    file.write(b'{"seq":99,"sess')
+        done = stage.run(*(each.format(base=tmp_path, disk=disk.place) for each in words))
+        assert done.code in (DONE, WAITING), (words, done)
+        before = _lasting(stage.root)
+        disk.cut()
+        assert _lasting(stage.root) == before, words
+        assert problems(stage.root, settled=False) == [], words
+    assert stage.run("show", SESSION).code == 8
+    # What the cut left of the files of a removed session is named, and freed.
+    assert stage.run("check", "--repair").code == DONE
+    assert list(stage.root.glob("accounts/*/sessions/.gone-*")) == []
+
+
+def _lasting(root: Path) -> dict[str, bytes]:
+    """Every file of the sessions that are there, but for what may be lost; and what lies beside the tree."""
+    files = [path for path in root.parent.rglob("*") if path.is_file()]
+    return {
+        str(path): path.read_bytes()
+        for path in files
+        if path.name not in HINTS and path.parent.name != "keys" and "/." not in str(path.relative_to(root.parent))
+    }
 
 
 @pytest.mark.sampled

@@ -55,27 +55,31 @@ def _interrupt(name: str, fault: str, base: Path, choose: Callable[[list[Call]],
     calls = choose(stage.calls(*words, begin=stage.put_back))
     assert calls
     wrong = []
-    for call in calls:
+    for trial, call in enumerate(calls):
         stage.put_back()
         before = _sessions(stage)
         done = stage.interrupted(call, fault, *words)
         # What was acknowledged has happened; what a signal or the disk stopped may have.
-        wrong += [f"{fault} at {call} ({call.text[:150]}): {each}" for each in _judge(stage, name, before, done.code)]
+        faults = _judge(stage, name, before, done.code, by_repair=trial % 2 == 1)
+        wrong += [f"{fault} at {call} ({call.text[:150]}): {each}" for each in faults]
         if fault != FAULTS[0] and done.code not in (DONE, STORAGE):
             wrong.append(f"{fault} at {call} ({call.text[:150]}): it was not said: {done}")
     assert not wrong, "\n".join(wrong)
 
 
-def _judge(stage: Stage, name: str, before: dict[str, Doc], code: int) -> Iterator[str]:
+def _judge(stage: Stage, name: str, before: dict[str, Doc], code: int, *, by_repair: bool) -> Iterator[str]:
     after = _sessions(stage)
     yield from _changed(name, before, after, is_certain=code == DONE)
+    if name == "rm" and by_repair:
+        yield from _repaired(stage, after)
+        return
     # Whoever comes next finds nothing in the way, and finishes what was left.
     again = stage.run(*COMMANDS[name])
     gone = name == "rm" and SESSION not in after
     if again.code != (NOT_FOUND if gone else DONE):
         yield f"again: {again}"
     if name == "rm":
-        left = [str(path) for path in stage.root.glob("accounts/*/sessions/.gone-*")]
+        left = _hidden(stage)
         if left or _sessions(stage):
             yield f"left behind: {left}"
         return
@@ -83,6 +87,25 @@ def _judge(stage: Stage, name: str, before: dict[str, Doc], code: int) -> Iterat
     sent = stage.send("quick")
     if sent.code != DONE:
         yield f"send afterwards: {sent}"
+
+
+def _repaired(stage: Stage, after: dict[str, Doc]) -> Iterator[str]:
+    """What a removal that was interrupted has left is named by `check`, and finished by a repair: or all is there."""
+    left = _hidden(stage)
+    named = {line["finding"]["path"] for line in stage.run("check").lines()}
+    if {str(path) for path in left} != named:
+        yield f"left are {left}, named are {named}"
+    repaired = stage.run("check", "--repair")
+    if repaired.code != DONE or [line for line in repaired.lines() if not line["finding"]["repaired"]]:
+        yield f"a repair: {repaired}"
+    if _hidden(stage) or _sessions(stage) != after:
+        yield f"after a repair there are {_hidden(stage)} and {sorted(_sessions(stage))}, before {sorted(after)}"
+    if after:
+        yield from stage.check(settled=True)
+
+
+def _hidden(stage: Stage) -> list[Path]:
+    return list(stage.root.glob("accounts/*/sessions/.*"))
 
 
 def _changed(name: str, before: dict[str, Doc], after: dict[str, Doc], *, is_certain: bool) -> Iterator[str]:
