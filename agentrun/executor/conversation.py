@@ -15,6 +15,9 @@ from agentrun.store.summaries import read_summary
 
 # The context layer chooses from these; what is older is for its summary.
 MESSAGES = 200
+# Characters of all of these, and of one: no model takes more, and one damaged or foreign line may have any length.
+CHARACTERS = 1 << 23
+LONGEST = 1 << 20
 
 
 def earlier_conversation(session: SessionDir, run: Run) -> Conversation:
@@ -26,12 +29,20 @@ def earlier_conversation(session: SessionDir, run: Run) -> Conversation:
     earlier = (_told(document, message) for message in newer if message.seq < run.message_seq)
     reports = {run_id: session.run(run_id).report() or "" for run_id in run.references}
     return Conversation(
-        messages=list(islice(earlier, MESSAGES))[::-1],
+        messages=list(_within(CHARACTERS, islice(earlier, MESSAGES)))[::-1],
         reports=reports,
         summary=summary.text if summary else None,
         covered_seq=covered,
         covered_events=(summary.event_seq or 0) if summary and summary.run_id == run.run_id else 0,
     )
+
+
+def _within(room: int, messages: Iterator[Message]) -> Iterator[Message]:
+    for message in messages:
+        room -= len(message.text)
+        if room < 0:
+            return
+        yield message
 
 
 def messages_before(session: SessionDir, after: int, end: int) -> Iterator[Message]:
@@ -44,5 +55,11 @@ def messages_before(session: SessionDir, after: int, end: int) -> Iterator[Messa
 
 
 def _told(document: Session, message: Message) -> Message:
-    """An earlier message as the model is told it: with the names of its files, and of copied lines whose run it was."""
-    return with_names(message)._replace(run_id=document.run_of(message))
+    """An earlier message as the model is told it: with the names of its files, and of copied lines whose run it was.
+
+    Of a very long one the beginning, and how long it is.
+    """
+    text = message.text
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}\n[Message #{message.seq} has {len(text):,} characters; the rest is not shown]"
+    return with_names(message._replace(text=text))._replace(run_id=document.run_of(message))

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _INDENT = "  "
+# Characters of one text. Nobody reads more on a screen, and showing it takes several times its size in memory.
+_IN_FULL = 1 << 20
 
 
 def run_head(view: RunView, screen: Screen, now: float) -> str:
@@ -140,7 +142,10 @@ def operation_head(operation: Operation, screen: Screen, took: str | None = None
 
 
 def block(text: str, screen: Screen, indent: str = _INDENT) -> list[str]:
-    """Text in full, line by line, as it is but for what could drive a terminal."""
+    """Text in full, line by line, as it is but for what could drive a terminal; of a very long one the beginning."""
+    if len(text) > _IN_FULL:
+        left = f"{len(text) - _IN_FULL:,} of {len(text):,} characters are left out here: --json has them"
+        return [*block(text[:_IN_FULL], screen, indent), line([Span(f"{indent}{left}", Style.CARE)], screen)]
     # Only "\n" ends a line: str.splitlines would split at characters that are shown as escapes.
     lines = shown(text.strip("\n"), unicode=screen.unicode).split("\n")
     return [f"{indent}{each}" if each else "" for each in lines]

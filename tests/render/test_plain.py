@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentrun.errors import Ambiguous, ConfigError, SlotTaken
+from agentrun.records.message import Message
 from agentrun.records.views import Accepted, RunDetail, SessionView
-from agentrun.render import plain, standing, tables
+from agentrun.render import plain, standing, tables, transcript
 from agentrun.render.safe import columns_of
 from agentrun.render.theme import Screen
 from agentrun.states import RunStatus
@@ -164,6 +165,19 @@ def test_a_big_result_is_shown_as_a_reference(story: Callable[..., Any], plain_s
     run.tool_ends(1, blob={"sha256": "ab" * 32, "bytes": 104857600})
     text = plain.run_text(run.detail(), plain_screen, run.now)
     assert "    result: 104857600 bytes, kept in blobs/abababab" in text
+
+
+def test_a_text_that_nobody_can_read_to_its_end_is_shown_as_its_beginning_and_its_size(
+    plain_screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """# promise 16; case C17"""
+    monkeypatch.setattr(transcript, "_IN_FULL", 20)
+    said = Message(3, "s", "run-1", "user", "steer", "a line\n" + "x" * 100, None, None)
+    assert plain.message_text(said, plain_screen) == (
+        f"#3 user steer  run-1\n  a line\n  {'x' * 13}\n  87 of 107 characters are left out here: --json has them\n"
+    )
+    short = said._replace(text="a line\n" + "x" * 13)
+    assert plain.message_text(short, plain_screen).endswith(f"\n  {'x' * 13}\n")
 
 
 def test_a_session_lists_its_runs(review: Any, plain_screen: Screen, start: float) -> None:
