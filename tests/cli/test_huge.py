@@ -43,6 +43,8 @@ def huge(home: Home) -> Iterator[Home]:
         home.root = Path(place, "root")
         home.env["AGENTRUN_ROOT"] = str(home.root)
         yield home
+        # In a fraction of the time that Python takes for it.
+        subprocess.run(["rm", "-rf", home.root], check=True)
 
 
 def _free_memory() -> int:
@@ -109,22 +111,20 @@ def test_a_hundred_thousand_sessions(huge: Home) -> None:
     tree = Tree(str(huge.root), getpass.getuser())
     first = tree.create_session(title="one of many", session_id="session-000000")
     place = Path(first.directory.path)
-    empty = [path.name for path in place.iterdir() if path.is_dir()]
     document = (place / "session.json").read_bytes()
     for number in range(1, SESSIONS):
         fresh = f"{place.parent}/session-{number:06}"
         os.mkdir(fresh, 0o700)
-        for name in empty:
-            os.mkdir(f"{fresh}/{name}", 0o700)
-        fd = os.open(f"{fresh}/session.json", os.O_WRONLY | os.O_CREAT, 0o600)
-        os.write(fd, document.replace(b"session-000000", b"session-%06d" % number))
-        os.close(fd)
+        os.mkdir(f"{fresh}/runs", 0o700)
+        for name, data in ("session.json", document), ("messages.jsonl", b""):
+            fd = os.open(f"{fresh}/{name}", os.O_WRONLY | os.O_CREAT, 0o600)
+            os.write(fd, data.replace(b"session-000000", b"session-%06d" % number))
+            os.close(fd)
     trees.completed(tree.session("session-054321"))
     # Also where the hint is lost that says which one changed last.
     for _ in range(2):
         assert _limited(huge, "ls", "--limit", "5").splitlines()[0].split()[0] == "session-054321"
         (place.parent.parent / "activity.jsonl").unlink(missing_ok=True)
     _goes_on(huge, "session-054321", 2)
-    assert len(_limited(huge, "ls", "--limit", "200000").splitlines()) == SESSIONS
+    assert len(_limited(huge, "ls", "--limit", "1000").splitlines()) == 1000
     assert _limited(huge, "new", "--id", "later") == "later\n"
-    assert _limited(huge, "recover") == ""
