@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -81,7 +81,8 @@ def test_a_background_job_of_a_script_does_not_hear_ctrl_c(home: Home, tooled: s
 @pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_at_any_moment_leaves_a_code_and_a_state_that_agree(home: Home, number: int) -> None:
+@pytest.mark.parametrize("way", ["pipe", "terminal"])
+def test_a_signal_at_any_moment_leaves_a_code_and_a_state_that_agree(home: Home, way: str, number: int) -> None:
     """At 20 moments, from before the acceptance to after the end; a next command can always go on with what is left."""
     # case C23
     home.tool("work", "sleep 0.05")
@@ -95,32 +96,56 @@ def test_a_signal_at_any_moment_leaves_a_code_and_a_state_that_agree(home: Home,
     assert home.run("send", home.new(), "analyse").code == 0
     whole = time.monotonic() - begun
     for step in range(20):
-        _is_ended_by(home, number, "analyse", lambda run, step=step: time.sleep(whole * step / 14))
+        _is_ended_by(home, way, number, "analyse", lambda run, step=step: time.sleep(whole * step / 14))
     # What each of the two ends is, whatever the others came to.
-    assert _is_ended_by(home, number, "hold", lambda run: home.wait_for_event(run, "tool.started")) == "cancelled"
-    assert _is_ended_by(home, number, "analyse", lambda run: home.wait_for_status(run, "completed")) == "completed"
+    assert _is_ended_by(home, way, number, "hold", lambda run: home.wait_for_event(run, "tool.started")) == "cancelled"
+    assert _is_ended_by(home, way, number, "analyse", lambda run: home.wait_for_status(run, "completed")) == "completed"
 
 
-def _is_ended_by(home: Home, number: int, text: str, moment: Callable[[str], object]) -> str | None:
+def _is_ended_by(home: Home, way: str, number: int, text: str, moment: Callable[[str], object]) -> str | None:
     """The status of a run whose sender gets the signal at the moment; None if there is no run."""
     session = home.new()
-    sending = home.start("send", session, text)
-    moment(f"{session}/run-1")
-    sending.signal(number)
-    ended = sending.end()
+    end = (_in_a_pipe if way == "pipe" else _on_a_terminal)(home, session, text, number, moment)
     if not home.messages(session):
         # Python's own start may have been hit, which has words and a code of its own for it.
-        assert ended.code != 0
+        assert end.code != 0
         return None
-    assert ended.code in (0, SIGNALS[signal.Signals(number)]), ended
-    assert b"Traceback" not in ended.err
+    assert end.code in (0, SIGNALS[signal.Signals(number)]), end
     view = home.view(f"{session}/1")
-    if ended.code == 0:
+    if end.code == 0:
         assert view["status"] == "completed"
-        assert ended.out == b"a report\n"
+        assert "a report" in end.said or number == signal.SIGHUP
+        assert "Traceback" not in end.said
     else:
         assert view["status"] in ("cancelled", "completed", "queued"), view["status"]
     again = home.run("cancel", session, "--wait")
     assert again.code in (0, 7), again.said
     assert home.run("send", session, "again").code == 0
     return str(view["status"])
+
+
+class End(NamedTuple):
+    code: int
+    said: str
+
+
+def _in_a_pipe(home: Home, session: str, text: str, number: int, moment: Callable[[str], object]) -> End:
+    sending = home.start("send", session, text)
+    moment(f"{session}/run-1")
+    sending.signal(number)
+    ended = sending.end()
+    assert ended.out == (b"a report\n" if ended.code == 0 else b""), ended
+    return End(ended.code, ended.text + ended.said)
+
+
+def _on_a_terminal(home: Home, session: str, text: str, number: int, moment: Callable[[str], object]) -> End:
+    """By the keyboard and the window, where those send it."""
+    sending = home.terminal("send", session, text)
+    moment(f"{session}/run-1")
+    if number == signal.SIGINT:
+        sending.press_ctrl("c")
+    elif number == signal.SIGHUP:
+        sending.hang_up()
+    else:
+        sending.process.send_signal(number)
+    return End(sending.end(), sending.text)

@@ -34,6 +34,16 @@ EVERY_COMMAND = (
     "agentrun send --help",
     "agentrun --version",
 )
+# The rest of them, in the form in which they neither read standard input nor end what the next one needs.
+OTHERS = (
+    'agentrun steer "$1" more', 'agentrun approve "$1"', 'agentrun deny "$1"', 'agentrun cancel "$1"',
+    'agentrun wait "$1"', 'agentrun check', 'agentrun check "$1" --repair', "agentrun recover",
+    "agentrun recover --dry-run", 'agentrun resume "$1"', 'agentrun reconcile "$1"', "agentrun search first",
+    'agentrun rename "$1" again', 'agentrun archive "$1"', 'agentrun unarchive "$1"', 'agentrun fork "$1"',
+    'agentrun rm "$1"', 'agentrun export "$1"', 'agentrun export "$1" --format archive', "agentrun agents",
+    "agentrun config", "agentrun completion bash", 'agentrun show "$1"/1 --operations', 'agentrun show "$1" --timeline',
+    'agentrun show "$1" --html -', "agentrun import /no/such/file", "agentrun nonsense", "agentrun ls --json",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -218,6 +228,31 @@ def test_a_terminal_that_is_stopped_stalls_neither_the_run_nor_its_cancel(home: 
     home.wait_for_event(session, "tool.started")
     assert home.run("cancel", session, "--wait", "--timeout", "20s").code == 0
     assert terminal.end() == 3
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+def test_every_other_command_ends_the_same_whatever_its_streams_are(home: Home, session: str) -> None:
+    """No standard input is waited for, no stream that is closed or has lost its reader is a failure, a full one is."""
+    silent = str(home.path / "silent")
+    os.mkfifo(silent)
+    # As long as somebody may still write there, it has no end.
+    writer = os.open(silent, os.O_RDWR)
+    for command in OTHERS:
+        usual = home.shell(command, session)
+        for streams in ("</dev/null", "<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            ended = home.shell(f"{command} {streams}", session)
+            assert ended.code == usual.code, (command, streams, ended)
+            assert b"Traceback" not in ended.err
+        ended = home.shell(f'{command} <"$2"', session, silent)
+        assert (ended.code, bool(ended.out)) == (usual.code, bool(usual.out)), (command, ended)
+        ended = home.shell(f'{{ {command}; echo "$?" >&2; }} | head -n 1', session)
+        assert ended.err.endswith(f"{usual.code}\n".encode()), (command, ended)
+        assert b"Traceback" not in ended.err
+        ended = home.shell(f"{command} >/dev/full", session)
+        assert ended.code == (11 if usual.out else usual.code), (command, ended)
+        assert b"Traceback" not in ended.err
+    os.close(writer)
 
 
 # --- scripts
