@@ -165,12 +165,18 @@ def _redo_run(writer: Writer, run_dir: RunDir) -> None:
         closing.finish_queued(writer, run_dir, run.reason)
     elif run.is_over:
         holds_slot = writer.session.active() == run.run_id
-        if holds_slot or (run.started_at is None and writer.closing_message(run) is None):
+        if holds_slot or (run.started_at is None and not _is_published(writer, run_dir, run)):
             # What follows must not outlive it.
             closing.make_end_last(writer, run_dir, run)
             closing.publish(writer, run_dir, run)
     elif run.status is RunStatus.WAITING_INPUT:
         _redo_waiting(writer, run_dir, run)
+
+
+def _is_published(writer: Writer, run_dir: RunDir, run: Run) -> bool:
+    """Whether all is done that follows from the end of a run that never had the slot, which would tell of it."""
+    snapshot = run_dir.snapshot()
+    return snapshot is not None and snapshot.is_over and writer.closing_message(run) is not None
 
 
 def _redo_waiting(writer: Writer, run_dir: RunDir, run: Run) -> None:

@@ -214,6 +214,21 @@ def queued_run_ended_without_a_message(session: SessionDir) -> None:
     cut_last_line(path_of(session, "messages.jsonl"))
 
 
+def queued_run_told_as_ended_and_not_shown_as_such(session: SessionDir) -> None:
+    Executor(session, trees.accept(session).run_id)
+    trees.accept(session, "behind")
+    snapshot = run_path(session, "run-2", "run.json").read_bytes()
+    trees.cancel(session, "run-2")
+    run_path(session, "run-2", "run.json").write_bytes(snapshot)
+
+
+def queued_run_told_as_ended_without_a_snapshot(session: SessionDir) -> None:
+    Executor(session, trees.accept(session).run_id)
+    trees.accept(session, "behind")
+    trees.cancel(session, "run-2")
+    run_path(session, "run-2", "run.json").unlink()
+
+
 def only_queued_run_asked_and_not_finished(session: SessionDir) -> None:
     trees.accept(session)
     trees.cancel(session, "run-1")
@@ -306,6 +321,10 @@ CASES = [
     Case(sentinel_on_a_queued_run, {"run-1": "running", "run-2": "cancelled"}, "run-1", ["prompt", "ended"]),
     Case(queued_run_asked_and_not_finished, {"run-1": "running", "run-2": "cancelled"}, "run-1", ["prompt", "ended"]),
     Case(queued_run_ended_without_a_message, {"run-1": "running", "run-2": "cancelled"}, "run-1", ["prompt", "ended"]),
+    *(
+        Case(build, {"run-1": "running", "run-2": "cancelled"}, "run-1", ["prompt", "ended"])
+        for build in (queued_run_told_as_ended_and_not_shown_as_such, queued_run_told_as_ended_without_a_snapshot)
+    ),
     Case(only_queued_run_asked_and_not_finished, {"run-1": "cancelled"}, None, ["prompt", "ended"]),
     Case(interrupt_promised_and_not_stored, {"run-1": "cancelling", "run-2": "queued"}, "run-1", ["prompt", "prompt"]),
     Case(
@@ -362,6 +381,9 @@ def test_the_next_writer_completes_it_and_the_one_after_it_changes_nothing(tree:
         assert events[0].type == E.RUN_ACCEPTED
         assert [event.type for event in events].count("run.accepted") == 1
         assert [event.type for event in events].count("run.finished") <= 1
+        if fresh.run(run_id).load().is_over:
+            shown = decode(run_path(fresh, run_id, "run.json").read_bytes())
+            assert shown["terminalStatus"] == case.statuses[run_id], "what others read of it says so, too"
     before = fingerprint(tree.root)
     write(fresh)
     write(tree.session("s1"))
