@@ -6,7 +6,8 @@ each has about two hundred times less. Whole processes, the interpreter with the
 What grows: the list of what a text names remembers which of the 100,000 sessions it has seen, in 11 to 16 bytes each.
 `show --timeline` reads the events three times, to see what is told late, for its axis, and to draw. It holds the
 operations that are under way, as many bytes of each that is over, and until the axis is there the times of those that
-stand apart. `show --html` holds all of a run.
+stand apart; of each thing that the user said and the run took, fifty bytes. `show --html` holds as much, and 8 bytes of
+each message.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ COMMANDS = {
         ["show", "worked/1", "--operations"],
         ["show", "worked/1", "--timeline"],
         ["show", "worked/1", "--timeline", "--json"],
+        ["show", "worked/1", "--html", "-"],
         ["show", "worked"],
         ["wait", "worked/1"],
         ["check", "worked"],

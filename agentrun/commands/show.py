@@ -10,7 +10,7 @@ from agentrun.commands.names import Target
 from agentrun.errors import AgentrunError
 from agentrun.records.event import Event
 from agentrun.records.message import ENDED, REPORT, Message
-from agentrun.records.views import RunDetail, RunView, SessionView, input_states
+from agentrun.records.views import RunDetail, RunView, SessionView
 from agentrun.states import RunStatus
 from agentrun.store.layout import DRAFT
 from agentrun.store.log import Damage
@@ -61,19 +61,19 @@ def run_detail(session: SessionDir, run_dir: RunDir, tail: int = NEWEST, since: 
 
 def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL, since: int | None = None) -> RunRecord:
     """The same with its newest operations against time. Raises CorruptRecord."""
+    from agentrun.records.inputs import Inputs
     from agentrun.records.timeline import RunRecord, timeline_of
 
     view = told(run_dir)
     events, earlier = _events_told(run_dir, tail, since)
+    timeline = timeline_of(events)
     messages = messages_of(session, view, tail)
     session.messages.sync_for_reading()
-    every_input = [message for message in messages if message.is_input]
-    timeline = timeline_of(events)
     detail = RunDetail(
         view=view,
         operations=tuple(bar.operation for bar in timeline.bars),
         messages=messages,
-        inputs=input_states(view.run, every_input, events),
+        inputs=Inputs(view.run, messages, timeline.deliveries),
         report=run_dir.report(),
         earlier=earlier,
     )
@@ -83,49 +83,60 @@ def run_record(session: SessionDir, run_dir: RunDir, tail: int = ALL, since: int
 def run_timeline(session: SessionDir, run_dir: RunDir, tail: int = ALL) -> RunRecord:
     """As `run_record`, without the operations in its detail: they are read, one by one, with the bars of the timeline.
 
-    They are as many as the run had, and a chart of them needs no more of each than when it was under way.
+    They are as many as the run had, and a chart of them needs no more of each than when it was under way. So it is with
+    its messages: who goes through them reads them again.
     """
+    from agentrun.records.inputs import Conversation, Inputs
     from agentrun.records.timeline import RunRecord, timeline_from
 
     if tail != ALL:
         return run_record(session, run_dir, tail)
     view = told(run_dir)
     # What comes later would not be in all of the looks.
-    end = run_dir.events.size()
-    timeline, others = timeline_from(lambda: run_dir.lasting_events(end))
-    messages = messages_of(session, view, ALL)
+    events_end, messages_end = run_dir.events.size(), session.messages.size()
+    timeline = timeline_from(lambda: run_dir.lasting_events(events_end))
+    messages = Conversation(lambda since: _whole_conversation(session, view, since, messages_end))
     session.messages.sync_for_reading()
-    inputs = input_states(view.run, [message for message in messages if message.is_input], others)
+    inputs = Inputs(view.run, messages, timeline.deliveries)
     return RunRecord(RunDetail(view, (), messages, inputs, run_dir.report()), timeline)
 
 
-def _events_told(run_dir: RunDir, tail: int, since: int | None) -> tuple[list[Event], int]:
+def _events_told(run_dir: RunDir, tail: int, since: int | None) -> tuple[Iterator[Event], int]:
     """The events without those of operations that are not shown, and how many of these there are.
 
     Twice through all of them: a run may have had ten thousand operations, and what they returned is not kept.
     """
     if tail == ALL and since is None:
-        return list(run_dir.lasting_events()), 0
-    from agentrun.records.operation import OF_OPERATIONS, operation_of
+        return run_dir.lasting_events(), 0
+    from agentrun.records.operation import OF_OPERATIONS
 
-    registered: dict[str, None] = {}
-    named: set[str] = set()
-    for event in run_dir.lasting_events():
-        operation_id = event.payload.get("operationId")
-        if not isinstance(operation_id, str):
-            continue
-        if since is None or event.seq >= since:
-            named.add(operation_id)
-        if operation_id not in registered and operation_of(event):
-            registered[operation_id] = None
-    meant = [each for each in registered if each in named]
-    shown = {*meant[-tail:]}
-    events = [
+    shown, count = _newest_operations(run_dir, tail, since)
+    events = (
         event
         for event in run_dir.lasting_events()
         if event.type not in OF_OPERATIONS or str(event.payload.get("operationId")) in shown
-    ]
-    return events, max(len(meant) - tail, 0)
+    )
+    return events, max(count - tail, 0)
+
+
+def _newest_operations(run_dir: RunDir, tail: int, since: int | None) -> tuple[set[str], int]:
+    """The ids of the last `tail` operations, of those of which events from `since` on tell, and how many these are."""
+    from collections import deque
+
+    from agentrun.records.bars import Late
+    from agentrun.records.seen import Seen
+
+    named = None
+    if since is not None:
+        ids = (event.payload.get("operationId") for event in run_dir.lasting_events() if event.seq >= since)
+        named = Seen(each for each in ids if isinstance(each, str))
+    late, newest, count = Late(), deque[str](maxlen=tail), 0
+    for event in run_dir.lasting_events():
+        registered = late.add(event)
+        if registered is not None and (named is None or registered.operation_id in named):
+            newest.append(registered.operation_id)
+            count += 1
+    return {*newest}, count
 
 
 def told(run_dir: RunDir) -> RunView:
@@ -179,9 +190,14 @@ def messages_of(session: SessionDir, view: RunView, tail: int) -> tuple[Message,
     return tuple(newest[::-1])
 
 
-def _whole_conversation(session: SessionDir, view: RunView) -> Iterator[Message]:
-    """All messages of a run, from its first to the one that says how it ended: so none of another run is read twice."""
-    for message in session.messages_since(view.run.message_seq):
+def _whole_conversation(
+    session: SessionDir, view: RunView, since: int = 1, end: int | None = None
+) -> Iterator[Message]:
+    """All messages of a run, from its first to the one that says how it ended: so none of another run is read twice.
+
+    Or only those numbered `since` or more, that stand before byte `end` of the log.
+    """
+    for message in session.messages_since(max(since, view.run.message_seq), end):
         if message.run_id == view.run.run_id:
             yield message
             if message.mode in (REPORT, ENDED):

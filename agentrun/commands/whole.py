@@ -26,7 +26,7 @@ class Whole(NamedTuple):
 
 
 def whole(place: Place, target: Target, on_damage: list[str]) -> Whole:
-    """The session, or the run that was named. What cannot be read goes to `on_damage` as soon as it is met.
+    """The session, or the run that was named. What cannot be read is in `on_damage` when all was gone through.
 
     Raises CorruptRecord if that is the session itself, or the run that was named.
     """
@@ -47,7 +47,6 @@ def records(
         try:
             run_dir = target.session.run(run_id)
             record = read(target.session, run_dir)
-            on_damage.extend(str(each) for each in damage(target.session, run_dir) if str(each) not in on_damage)
         except AgentrunError as error:
             if target.run_id:
                 raise
@@ -57,6 +56,8 @@ def records(
         if run.children:
             record = record._replace(detail=record.detail._replace(children=child_views(place, run, on_damage)))
         yield record
+        # Now that it was gone through: until then not all of it was read.
+        on_damage.extend(str(each) for each in damage(target.session, run_dir) if str(each) not in on_damage)
 
 
 def _loose(target: Target) -> Iterator[Message]:

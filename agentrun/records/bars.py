@@ -57,18 +57,24 @@ class Late:
 
     def __init__(self) -> None:
         self.ids: set[str] = set()
+        self._under_way: set[str] = set()
         self._ended = Seen()
 
-    def add(self, event: Event) -> None:
-        """Takes one event."""
+    def add(self, event: Event) -> Operation | None:
+        """Takes one event; returns the operation that it registers, if it does."""
         operation_id = event.payload.get("operationId")
         if not isinstance(operation_id, str):
-            return
+            return None
         # Two that `Seen` takes for one are only looked at twice.
         if operation_id in self._ended:
             self.ids.add(operation_id)
         elif _is_end(event):
             self._ended.add(operation_id)
+            self._under_way.discard(operation_id)
+        elif operation_id not in self._under_way and (registered := operation_of(event)) is not None:
+            self._under_way.add(operation_id)
+            return registered
+        return None
 
 
 class Bars:

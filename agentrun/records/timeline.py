@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from agentrun.errors import TransitionRefused
 from agentrun.named import NamedTuple
 from agentrun.records.bars import Bar, Bars, Late
 from agentrun.records.codec import Doc
+from agentrun.records.deliveries import Deliveries
 from agentrun.records.event import Event
 from agentrun.records.operation import OF_OPERATIONS
 from agentrun.records.views import InputState, RunDetail
-from agentrun.states import INITIAL, EventType, RunStatus, next_status
-
-E = EventType
+from agentrun.states import INITIAL, RunStatus, next_status
 
 
 class Stay(NamedTuple):
@@ -31,21 +30,22 @@ class Stay(NamedTuple):
 class Timeline(NamedTuple):
     """`bars` in the order in which the operations were registered, `stays` one after the other.
 
-    `deliveries` has the time at which each of the user's messages, by its number, was taken by the run.
+    `deliveries` has when each of the user's messages was taken by the run.
     """
 
     bars: Iterable[Bar]
     stays: tuple[Stay, ...]
-    deliveries: dict[int, str]
+    deliveries: Deliveries
 
     def input_doc(self, state: InputState) -> Doc:
         """What became of one of the user's messages, for scripts."""
+        delivery = self.deliveries.get(state.message.seq)
         return {
             "messageSeq": state.message.seq,
             "mode": state.message.mode,
             "state": state.state,
             "at": state.message.at,
-            "deliveredAt": self.deliveries.get(state.message.seq),
+            "deliveredAt": delivery.at if delivery else None,
         }
 
 
@@ -56,48 +56,56 @@ class RunRecord(NamedTuple):
     timeline: Timeline
 
 
-def timeline_of(events: Sequence[Event]) -> Timeline:
-    """The timeline of the run whose events these are, oldest first."""
-    timeline, _ = timeline_from(lambda: events)
-    return timeline._replace(bars=tuple(timeline.bars))
+def timeline_of(events: Iterable[Event]) -> Timeline:
+    """The timeline of the run whose events these are, oldest first. Of those of its operations all are kept."""
+    of_operations: list[Event] = []
+    late, stays, deliveries = _looked_through(_kept(events, of_operations))
+    return Timeline(tuple(Bars(lambda: of_operations, late.ids)), stays, deliveries)
 
 
-def timeline_from(events: Callable[[], Iterable[Event]]) -> tuple[Timeline, list[Event]]:
-    """The same without keeping them, and those that are about no operation.
+def timeline_from(events: Callable[[], Iterable[Event]]) -> Timeline:
+    """The same without keeping them: whoever goes through the bars reads the events once more, by another call."""
+    late, stays, deliveries = _looked_through(events())
+    return Timeline(Bars(events, late.ids), stays, deliveries)
 
-    Whoever goes through the bars reads the events once more, by another call.
-    """
-    late = Late()
-    others: list[Event] = []
-    for event in events():
-        late.add(event)
+
+def deliveries_of(events: Iterable[Event]) -> Deliveries:
+    """When the run whose events these are, oldest first, took each of the user's messages."""
+    return _looked_through(events)[2]
+
+
+def _looked_through(events: Iterable[Event]) -> tuple[Late, tuple[Stay, ...], Deliveries]:
+    late, stays, deliveries = Late(), _Stays(), Deliveries()
+    for event in events:
+        deliveries.add(event, late.add(event))
+        stays.add(event)
+    return late, tuple(stays.found), deliveries
+
+
+def _kept(events: Iterable[Event], of_operations: list[Event]) -> Iterator[Event]:
+    for event in events:
+        if event.type in OF_OPERATIONS:
+            of_operations.append(event)
+        yield event
+
+
+class _Stays:
+    """What the status was, one after the other; `add` takes all events, oldest first."""
+
+    def __init__(self) -> None:
+        self.found: list[Stay] = []
+        self._status = INITIAL
+
+    def add(self, event: Event) -> None:
         # (Time begins with the first, whatever that is.)
-        if event.type not in OF_OPERATIONS or not others:
-            others.append(event)
-    return Timeline(Bars(events, late.ids), tuple(_stays(others)), _deliveries(others)), others
-
-
-def _stays(events: Iterable[Event]) -> list[Stay]:
-    stays: list[Stay] = []
-    status = INITIAL
-    for event in events:
-        if not stays:
-            stays.append(Stay(status, event.at, None))
+        if not self.found:
+            self.found.append(Stay(self._status, event.at, None))
+        if event.type in OF_OPERATIONS:
+            return
         try:
-            status = next_status(status, event.type, event.payload.get("terminalStatus"))
+            self._status = next_status(self._status, event.type, event.payload.get("terminalStatus"))
         except TransitionRefused:
-            continue  # as the fold of the run passes over it
-        if status is not stays[-1].status:
-            stays[-1] = stays[-1]._replace(until=event.at)
-            stays.append(Stay(status, event.at, None))
-    return stays
-
-
-def _deliveries(events: Iterable[Event]) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for event in events:
-        if event.type == E.INPUT_DELIVERED:
-            found |= dict.fromkeys(event.payload.get("messageSeqs") or (), event.at)
-        elif event.type == E.RUN_INPUT_RECEIVED and "approved" in event.payload:
-            found[event.payload["messageSeq"]] = event.at
-    return found
+            return  # as the fold of the run passes over it
+        if self._status is not self.found[-1].status:
+            self.found[-1] = self.found[-1]._replace(until=event.at)
+            self.found.append(Stay(self._status, event.at, None))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from agentrun.named import NamedTuple, StrEnum
 from agentrun.records.codec import Doc
-from agentrun.states import WINDING_DOWN_WORDS, EventType, RunStatus
+from agentrun.states import WINDING_DOWN_WORDS, RunStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Literal
 
-    from agentrun.records.event import Event
+    from agentrun.records.inputs import Inputs
     from agentrun.records.message import Message
     from agentrun.records.operation import Operation
     from agentrun.records.run import Run
@@ -195,8 +195,8 @@ class RunDetail(NamedTuple):
 
     view: RunView
     operations: tuple[Operation, ...]
-    messages: tuple[Message, ...]
-    inputs: tuple[InputState, ...]
+    messages: Iterable[Message]
+    inputs: Inputs
     report: str | None
     children: tuple[Child, ...] = ()
     earlier: int = 0
@@ -260,28 +260,3 @@ class Recovered(NamedTuple):
             "unknown": [operation.operation_id for operation in self.unknown],
             "dryRun": self.dry_run,
         }
-
-
-def input_states(run: Run, messages: Iterable[Message], events: Iterable[Event]) -> tuple[InputState, ...]:
-    """What became of each of the user's `messages` to `run`, by its `events`."""
-    turns: dict[int, str | None] = {}
-    for event in events:
-        if event.type == EventType.INPUT_DELIVERED:
-            for seq in event.payload.get("messageSeqs") or ():
-                turns[seq] = event.payload.get("turnId")
-        elif event.type == EventType.RUN_INPUT_RECEIVED and "approved" in event.payload:
-            turns[event.payload["messageSeq"]] = None
-    return tuple(
-        _input_state(run, message, turns) for message in messages if message.is_input and message.run_id == run.run_id
-    )
-
-
-def _input_state(run: Run, message: Message, turns: dict[int, str | None]) -> InputState:
-    if message.seq in turns:
-        return InputState(message, "delivered", turn_id=turns[message.seq])
-    if message.seq in run.delivered_inputs:
-        # The event that says to which turn is lost, or cannot be read.
-        return InputState(message, "delivered")
-    if run.is_over:
-        return InputState(message, "returned", reason=f"the run ended as {run.status}")
-    return InputState(message, "waiting")

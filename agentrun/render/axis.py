@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from agentrun.named import NamedTuple
 
 # An idle stretch is squeezed if it is longer than this part of all the busy time, and than so many seconds.
-_LONG, _LEAST_SECONDS = 0.25, 5.0
+_LONG, NEVER_SHORT = 0.25, 5.0
 # The part of the busy time whose room a squeezed stretch takes, and that all of them take together at the most.
 _SQUEEZED, _ALL_SQUEEZED = 0.06, 0.5
 
@@ -29,14 +29,19 @@ class Span(NamedTuple):
 
 
 class Axis:
-    """Maps moments between `begin` and `end` to 0..1. `gaps` are the stretches that were squeezed."""
+    """Maps moments between `begin` and `end` to 0..1. `gaps` are the stretches that were squeezed.
 
-    def __init__(self, begin: float, end: float, busy: Iterable[Span] = ()) -> None:
+    None of `moments` is within a gap, though nothing was under way then: each span of them is of several, of which no
+    two stand further apart than `NEVER_SHORT`.
+    """
+
+    def __init__(self, begin: float, end: float, busy: Iterable[Span] = (), moments: Iterable[Span] = ()) -> None:
         self.begin, self.end = begin, max(end, begin)
         merged = _merged(span for span in busy if span.end >= self.begin and span.begin <= self.end)
         working = sum(span.seconds for span in merged)
-        limit = max(working * _LONG, _LEAST_SECONDS)
-        self.gaps = tuple(gap for gap in _between(self.begin, self.end, merged) if working and gap.seconds > limit)
+        limit = max(working * _LONG, NEVER_SHORT)
+        visible = _merged([*merged, *moments])
+        self.gaps = tuple(gap for gap in _between(self.begin, self.end, visible) if working and gap.seconds > limit)
         room = working * min(_SQUEEZED, _ALL_SQUEEZED / max(len(self.gaps), 1))
         # Where what is drawn changes its scale: the moments, and what is drawn before each of them.
         self._moments, self._drawn = [self.begin], [0.0]

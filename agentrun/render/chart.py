@@ -10,7 +10,7 @@ from agentrun.named import NamedTuple
 from agentrun.records.bars import Bar
 from agentrun.records.timeline import Stay, Timeline
 from agentrun.records.views import InputState, RunDetail
-from agentrun.render.axis import Axis, Span
+from agentrun.render.axis import NEVER_SHORT, Axis, Span
 from agentrun.render.times import moment
 from agentrun.states import RunStatus
 
@@ -105,20 +105,24 @@ def chart_of(
     """
     run = detail.view.run
     last = moment(run.terminal_at) or (moment(run.updated_at) if detail.view.executor == "lost" else None) or now
-    others = [*_stays(timeline, last), *_inputs(detail, timeline, last)]
+    stays = tuple(_stays(timeline, last))
     extent = _Extent()
-    for each in chain(_operations(timeline, last), others):
+    for each in chain(_operations(timeline, last), stays, _inputs(detail, timeline, last)):
         meet(each.what)
         extent.add(each)
     begin, end = extent.ends or (last, last)
-    axis = Axis(begin, end, extent.busy)
+    axis = Axis(begin, end, extent.busy, extent.moments)
     gaps = tuple(Gap(axis.at(gap.begin), axis.at(gap.end), gap.seconds) for gap in axis.gaps)
-    rows = _Rows(lambda: (_row(each, axis) for each in _in_order(_operations(timeline, last), others)))
+
+    def placed() -> Iterator[_Placed]:
+        return _in_order(_operations(timeline, last), stays, _inputs(detail, timeline, last))
+
+    rows = _Rows(lambda: (_row(each, axis) for each in placed()))
     return Chart(rows, extent.is_empty, gaps, tuple(_ticks(axis)), begin, end)
 
 
 class _Rows:
-    """Rows that are made whenever somebody goes through them, from the bars: nobody holds ten thousand."""
+    """Rows that are made whenever somebody goes through them, from the bars and the inputs: nobody holds them all."""
 
     def __init__(self, make: Callable[[], Iterator[Row]]) -> None:
         self._make = make
@@ -128,11 +132,15 @@ class _Rows:
 
 
 class _Extent:
-    """From when to when anything lasts, and when something was under way."""
+    """From when to when anything lasts, when something was under way, and the moments that must stay visible.
+
+    Of the latter those that stand close are one.
+    """
 
     def __init__(self) -> None:
         self.ends: tuple[float, float] | None = None
         self.busy: list[Span] = []
+        self.moments: list[Span] = []
         self.is_empty = True
 
     def add(self, placed: _Placed) -> None:
@@ -141,12 +149,23 @@ class _Extent:
         if span is not None:
             begin, end = self.ends or span
             self.ends = min(begin, span.begin), max(end, span.end)
-        for each in _busy(placed):
-            if self.busy and self.busy[-1].begin <= each.begin <= self.busy[-1].end:
-                # One after the other without a pause is one, and most are.
-                self.busy[-1] = Span(self.busy[-1].begin, max(self.busy[-1].end, each.end))
-            else:
-                self.busy.append(each)
+        if isinstance(placed.what, InputState):
+            # The moment itself must stay visible, not the time until it was taken.
+            said = placed.pieces[0][0].begin
+            _join(self.moments, Span(said, said), NEVER_SHORT)
+        elif isinstance(placed.what, Bar):
+            for each, texture in placed.pieces:
+                if texture != "rest":
+                    # One after the other without a pause is one, and most are.
+                    _join(self.busy, each, 0.0)
+
+
+def _join(spans: list[Span], each: Span, apart: float) -> None:
+    """Puts `each` to `spans`, as a part of the last one if that ends at most so many seconds before it."""
+    if spans and spans[-1].begin <= each.begin <= spans[-1].end + apart:
+        spans[-1] = Span(spans[-1].begin, max(spans[-1].end, each.end))
+    else:
+        spans.append(each)
 
 
 def _operations(timeline: Timeline, last: float) -> Iterator[_Placed]:
@@ -179,29 +198,32 @@ def _inputs(detail: RunDetail, timeline: Timeline, last: float) -> Iterator[_Pla
         said = moment(state.message.at)
         if said is None or state.message.seq == detail.view.run.message_seq:
             continue  # the chart begins with the prompt
-        taken = moment(timeline.deliveries.get(state.message.seq))
+        delivery = timeline.deliveries.get(state.message.seq)
+        taken = moment(delivery.at) if delivery else None
         span = Span(said, max(last if taken is None else taken, said))
         yield _Placed(state, ((span, "open" if state.state == "waiting" else "rest"),))
 
 
-def _busy(placed: _Placed) -> Iterator[Span]:
-    if isinstance(placed.what, Bar):
-        yield from (span for span, texture in placed.pieces if texture != "rest")
-    elif isinstance(placed.what, InputState):
-        # The moment itself must stay visible, not the time until it was taken.
-        yield Span(placed.pieces[0][0].begin, placed.pieces[0][0].begin)
+def _in_order(bars: Iterable[_Placed], stays: Iterable[_Placed], inputs: Iterator[_Placed]) -> Iterator[_Placed]:
+    """Operations as they were registered; all else before the first operation that began after it.
 
-
-def _in_order(bars: Iterable[_Placed], others: Iterable[_Placed]) -> Iterator[_Placed]:
-    """Operations as they were registered; all else before the first operation that began after it."""
-    waiting = list(others)
+    Inputs are in the order of their numbers, whatever the clock did meanwhile.
+    """
+    waiting = list(stays)
+    upcoming = next(inputs, None)
     for bar in bars:
-        begin = bar.span.begin if waiting and bar.span else None
+        begin = bar.span.begin if bar.span else None
         if begin is not None:
             yield from (each for each in waiting if each.begin < begin)
             waiting = [each for each in waiting if each.begin >= begin]
+            while upcoming is not None and upcoming.begin < begin:
+                yield upcoming
+                upcoming = next(inputs, None)
         yield bar
     yield from waiting
+    if upcoming is not None:
+        yield upcoming
+        yield from inputs
 
 
 def _row(placed: _Placed, axis: Axis) -> Row:

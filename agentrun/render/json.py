@@ -44,18 +44,24 @@ def run_doc(detail: RunDetail, events: Iterable[Event] | None = None) -> Doc:
 def timeline_line(record: RunRecord) -> Iterator[bytes]:
     """`show --timeline --json`: a run against time; what its operations said is in `show SESSION/RUN --json`.
 
-    One line, in as many pieces as the run had operations, and a few.
+    One line, in as many pieces as the run had operations and inputs, and a few.
     """
     detail, timeline = record
     run = detail.view.run
     head: Doc = {"sessionId": run.session_id, "runId": run.run_id, "status": detail.view.status.value}
     yield json_line(head | {"statuses": [stay.to_doc() for stay in timeline.stays]}).removesuffix(b"}\n")
-    between = b',"operations":['
-    for bar in timeline.bars:
-        yield between + json_line(bar.to_doc()).removesuffix(b"\n")
+    yield b',"operations":['
+    yield from _listed(bar.to_doc() for bar in timeline.bars)
+    yield b'],"inputs":['
+    yield from _listed(timeline.input_doc(state) for state in detail.inputs)
+    yield b"]}\n"
+
+
+def _listed(docs: Iterable[Doc]) -> Iterator[bytes]:
+    between = b""
+    for doc in docs:
+        yield between + json_line(doc).removesuffix(b"\n")
         between = b","
-    inputs: Doc = {"inputs": [timeline.input_doc(state) for state in detail.inputs]}
-    yield (b"]," if between == b"," else between + b"],") + json_line(inputs).removeprefix(b"{")
 
 
 def row_doc(row: SessionRow) -> Doc:

@@ -1,61 +1,110 @@
-"""Where each message of a run stands among its operations, which are read and let go: a run may have ten thousand."""
+"""Where each message of a run stands among its operations: both are read and let go, a run may have any number."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from itertools import accumulate
+from itertools import islice
 
-from agentrun.records.message import ANSWER, ENDED, REPORT, Message
+from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.message import QUESTION as QUESTION_MODE
 from agentrun.records.operation import Operation
 from agentrun.records.views import InputState, RunDetail
-from agentrun.render.times import moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Iterable, Iterator
 
 Step = Operation | InputState | Message
+# The index of the operation that a message stands before, and its own number, fit beside one another into 64 bits.
+_BITS = 32
+_LAST = (1 << _BITS) - 1
+# Messages that are rather passed over than looked for in the log.
+_NEAR = 200
 
 
 def steps(detail: RunDetail, operations: Callable[[], Iterable[Operation]] | None = None) -> Iterator[Step]:
     """What the run met, in order; what became the report, and what is still open, stands elsewhere.
 
-    `operations` gives all of them from the first on, each time that it is asked; None: those of `detail`.
+    `operations` gives all of them from the first on; None: those of `detail`.
     """
-    each_time = operations or (lambda: detail.operations)
-    said = _placed(detail, each_time)
-    upcoming = 0
-    for number, operation in enumerate(each_time()):
-        while upcoming < len(said) and said[upcoming][0] <= number:
-            yield said[upcoming][2]
-            upcoming += 1
+    said = _said(detail)
+    place, step = next(said, (None, None))
+    for number, operation in enumerate(operations() if operations else detail.operations):
+        while step is not None and place is not None and place <= number:
+            yield step
+            place, step = next(said, (None, None))
         yield operation
-    yield from (step for *_, step in said[upcoming:])
+    if step is not None:
+        yield step
+        yield from (step for _, step in said)
 
 
-def _placed(
-    detail: RunDetail, operations: Callable[[], Iterable[Operation]]
-) -> list[tuple[int, int, InputState | Message]]:
-    """The messages in order, each with the index of the operation that it stands before, and its own number."""
-    states = {state.message.seq: state for state in detail.inputs}
-    answers = {state.message.question_id: state for state in reversed(detail.inputs)}
-    shown = [message for message in detail.messages if not _is_told_elsewhere(message, detail)]
-    becoming = [answers.get(each.question_id) if _asks(each) else states.get(each.seq) for each in shown]
-    places = _Places(
-        {state.turn_id for state in becoming if state is not None and state.turn_id},
-        {message.at for message in shown if message.mode in (QUESTION_MODE, ANSWER)},
-        operations(),
-    )
-    found: list[tuple[int, int, InputState | Message]] = [
-        (places.of(message, state), message.seq, states.get(message.seq) or message)
-        for message, state in zip(shown, becoming, strict=True)
-    ]
-    return sorted(found, key=lambda each: each[:2])
+def _said(detail: RunDetail) -> Iterator[tuple[int, InputState | Message]]:
+    """The messages in the order in which they are shown, each with the index of the operation that it stands before."""
+    places, is_in_order = _places(detail)
+    if not is_in_order:  # nor does anybody find a number in such a log
+        found = sorted(zip(places, _shown(detail), strict=True), key=lambda each: each[0])
+        yield from ((each >> _BITS, detail.inputs.of(message) or message) for each, message in found)
+        return
+    messages, last = iter(detail.messages), 0
+    for each in _sorted(places):
+        seq = each & _LAST
+        if not last <= seq <= last + _NEAR:
+            messages = _since(detail.messages, seq)
+        last = seq
+        for message in messages:
+            if message.seq >= seq:
+                yield each >> _BITS, detail.inputs.of(message) or message
+                break
 
 
-def _asks(message: Message) -> bool:
-    return message.mode == QUESTION_MODE and bool(message.question_id)
+def _places(detail: RunDetail) -> tuple[array[int], bool]:
+    """Of each message that is shown, in the order of the log: before which operation it stands, and its number.
+
+    And whether the numbers rise.
+    """
+    from array import array  # here: most looks are at a session, and place nothing
+
+    found, is_in_order, last = array("Q"), True, 0
+    asked: dict[str, list[int]] = {}
+    for message in detail.messages:
+        state = detail.inputs.of(message)
+        place = _LAST if state is None else _place(detail, state)
+        if state is not None and message.question_id is not None:
+            # A question stands where its answer was taken: the first, if there are several.
+            for index in asked.pop(message.question_id, ()):
+                found[index] = place << _BITS | found[index] & _LAST
+        is_in_order, last = is_in_order and message.seq >= last, message.seq
+        if _is_told_elsewhere(message, detail):
+            continue
+        if message.mode == QUESTION_MODE and message.question_id:
+            asked.setdefault(message.question_id, []).append(len(found))
+        found.append(place << _BITS | min(message.seq, _LAST))
+    return found, is_in_order
+
+
+def _shown(detail: RunDetail) -> Iterator[Message]:
+    return (message for message in detail.messages if not _is_told_elsewhere(message, detail))
+
+
+def _sorted(places: array[int]) -> array[int]:
+    # Mostly they are, and as many numbers of Python take several times the memory.
+    if all(one <= other for one, other in zip(places, islice(places, 1, None), strict=False)):
+        return places
+    return type(places)("Q", sorted(places))
+
+
+def _since(messages: Iterable[Message], seq: int) -> Iterator[Message]:
+    from agentrun.records.inputs import Conversation  # here: as above
+
+    return messages.since(seq) if isinstance(messages, Conversation) else iter(messages)
+
+
+def _place(detail: RunDetail, state: InputState) -> int:
+    if state.state != "delivered":
+        return _LAST
+    place = detail.inputs.place(state.message)
+    return _LAST if place is None else place
 
 
 def _is_told_elsewhere(message: Message, detail: RunDetail) -> bool:
@@ -68,34 +117,3 @@ def _is_told_elsewhere(message: Message, detail: RunDetail) -> bool:
         return detail.report is not None
     run = detail.view.run
     return bool(run.waiting_for) and message.question_id == (run.waiting_for or {}).get("questionId")
-
-
-class _Places:
-    """Where the first operation of each of `turns` stands, and how many had been registered at each of `times`."""
-
-    def __init__(self, turns: set[str], times: set[str], operations: Iterable[Operation]) -> None:
-        asked = sorted({at for at in map(moment, times) if at is not None})
-        registered = [0] * (len(asked) + 1)
-        self._turns: dict[str, int] = {}
-        self._count = 0
-        for operation in operations:
-            if operation.turn_id in turns:
-                self._turns.setdefault(operation.turn_id, self._count)
-            begun = moment(operation.registered_at) if asked else None
-            if begun is not None:
-                registered[bisect_left(asked, begun)] += 1
-            self._count += 1
-        self._by_time = dict(zip(asked, accumulate(registered), strict=False))
-
-    def of(self, message: Message, state: InputState | None) -> int:
-        """The index of the operation that `message` stands before; `state` says what became of it, or of its answer."""
-        if state is None or state.state != "delivered":
-            return self._count
-        if state.turn_id:
-            # The turn may have been cut off at the front: then it stands before all that is left.
-            return self._turns.get(state.turn_id, 0)
-        if message.mode not in (QUESTION_MODE, ANSWER):
-            return self._count
-        # An approval, which no turn delivers: nothing else says where it stood.
-        asked = moment(message.at)
-        return self._count if asked is None else self._by_time[asked]

@@ -168,13 +168,14 @@ class SessionDir:
         """The session's messages, newest first."""
         return self.messages.backward(self.message)
 
-    def messages_since(self, seq: int) -> Iterator[Message]:
-        """The session's messages numbered `seq` or more, oldest first."""
+    def messages_since(self, seq: int, end: int | None = None) -> Iterator[Message]:
+        """The session's messages numbered `seq` or more, oldest first; those before byte `end` of the log."""
         from agentrun.store.bulk import records
 
+        start = self.messages.offset_of(seq) if seq > 1 else 0
+        found = records(self.messages, self.message, self._many, start, end)
         if seq <= 1:
-            return records(self.messages, self.message, self._many)
-        found = records(self.messages, self.message, self._many, self.messages.offset_of(seq))
+            return found
         return (message for message in found if message.seq >= seq)
 
     def lasting_messages(self, since: int = 1) -> Iterator[Message]:

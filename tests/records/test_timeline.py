@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agentrun.records.deliveries import Delivery
 from agentrun.records.event import Event
 from agentrun.records.timeline import Stay, timeline_of
 from agentrun.states import OperationStatus, RunStatus
@@ -66,7 +67,8 @@ def test_the_statuses_follow_one_another_without_a_gap() -> None:
         Stay(RunStatus.RUNNING, at(5), at(6)),
         Stay(RunStatus.COMPLETED, at(6), None),
     )
-    assert timeline.deliveries == {2: at(5)}
+    assert timeline.deliveries.get(2) == Delivery(at(5), None, 0)
+    assert timeline.deliveries.get(1) is timeline.deliveries.get(3) is None
 
 
 def test_an_outcome_of_another_version_and_a_log_without_its_beginning_are_shown_all_the_same() -> None:

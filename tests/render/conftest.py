@@ -13,11 +13,13 @@ import pytest
 
 from agentrun.clock import timestamp
 from agentrun.records.event import Event
+from agentrun.records.inputs import Inputs
 from agentrun.records.message import Message
 from agentrun.records.operation import fold_operations
 from agentrun.records.run import fold_run
 from agentrun.records.session import Session
-from agentrun.records.views import RunDetail, RunView, SessionRow, input_states
+from agentrun.records.timeline import deliveries_of
+from agentrun.records.views import RunDetail, RunView, SessionRow
 from agentrun.render.live import Live
 from agentrun.render.theme import Screen
 
@@ -103,7 +105,7 @@ class Story:
 
     def detail(self, report: str | None = None, **seen: Any) -> RunDetail:
         view = self.view(**seen)
-        inputs = input_states(view.run, self.messages, self.events)
+        inputs = Inputs(view.run, self.messages, deliveries_of(self.events))
         operations = tuple(fold_operations(self.events))
         return RunDetail(view, operations, tuple(self.messages), inputs, report)
 

@@ -1,0 +1,70 @@
+"""What became of each of the user's messages to a run; the messages are read again by each who goes through them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from agentrun.records.message import Message
+from agentrun.records.run import Run
+from agentrun.records.views import InputState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from agentrun.records.deliveries import Deliveries
+
+
+class Conversation:
+    """The messages of a run in order, as often as somebody goes through them: a run may have been told any number.
+
+    `read` gives those numbered so or more, each time the same.
+    """
+
+    def __init__(self, read: Callable[[int], Iterator[Message]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Message]:
+        return self._read(1)
+
+    def since(self, seq: int) -> Iterator[Message]:
+        """Those numbered `seq` or more."""
+        return self._read(seq)
+
+
+class Inputs:
+    """The user's among the `messages` to `run`, each with what became of it by the events that `deliveries` are of."""
+
+    def __init__(self, run: Run, messages: Iterable[Message], deliveries: Deliveries) -> None:
+        self._run = run
+        self._messages = messages
+        self._deliveries = deliveries
+        self._told_delivered: list[int] | None = None
+
+    def __iter__(self) -> Iterator[InputState]:
+        return (state for state in map(self.of, self._messages) if state is not None)
+
+    def of(self, message: Message) -> InputState | None:
+        """What became of `message`; None if it is nothing that the user said to the run."""
+        if not message.is_input or message.run_id != self._run.run_id:
+            return None
+        delivery = self._deliveries.get(message.seq)
+        if delivery is not None:
+            return InputState(message, "delivered", turn_id=delivery.turn_id)
+        if self._is_known_as_delivered(message.seq):
+            # The event that says to which turn is lost, or cannot be read.
+            return InputState(message, "delivered")
+        if self._run.is_over:
+            return InputState(message, "returned", reason=f"the run ended as {self._run.status}")
+        return InputState(message, "waiting")
+
+    def place(self, message: Message) -> int | None:
+        """How many operations stand before `message`, which the run took; None if nobody knows."""
+        delivery = self._deliveries.get(message.seq)
+        return None if delivery is None else delivery.place
+
+    def _is_known_as_delivered(self, seq: int) -> bool:
+        if self._told_delivered is None:
+            self._told_delivered = sorted(self._run.delivered_inputs)
+        place = bisect_left(self._told_delivered, seq)
+        return place < len(self._told_delivered) and self._told_delivered[place] == seq
