@@ -114,11 +114,15 @@ class Directory:
 
     def open_to_empty(self, name: str) -> Directory:
         """As `open`, with the right to list and change it, which whoever made it may have taken away."""
-        if not self.is_directory(name) or self.is_foreign(name):
-            raise Denied(f"{self.at(name)} is no directory, or belongs to another user")
         with speaking_of(self.at(name)):
-            # By name, for want of a descriptor: one that may not be read cannot be opened.
-            os.chmod(name, 0o700, dir_fd=self.fd)
+            # One that may not be read cannot be opened, but for its place; and by its name it could be another by now.
+            fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", 0), dir_fd=self.fd)
+            try:
+                if os.fstat(fd).st_uid != os.geteuid():
+                    raise Denied(f"{self.at(name)} belongs to another user")
+                os.chmod(f"/proc/self/fd/{fd}", 0o700)
+            finally:
+                os.close(fd)
         return self.open(name)
 
     def make(self, name: str, mode: int = 0o700) -> bool:

@@ -30,6 +30,9 @@ SAMPLE = 3
 LASTING = {"fsync", "fdatasync"}
 
 COMMANDS = ["new", "send", "answer", "steer a waiting run", "cancel a waiting run", "cancel a lost run", "compact"]
+SHORT = ["send to a queued run", "cancel a queued run", "reconcile"]
+# What these acknowledge has to last as well; where they can be cut off is where the others can.
+LONG = ["send with a file", "interrupt a waiting run", "cancel a lost run again", "resume", "repair"]
 
 
 class Kind(NamedTuple):
@@ -138,13 +141,15 @@ def test_nothing_acknowledged_is_lost_when_the_power_goes_now_and_then(name: str
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS + SHORT)
 def test_nothing_acknowledged_is_lost_when_the_power_goes_anywhere(name: str, tmp_path: Path, disk: Disk) -> None:
     _cut(name, tmp_path, disk, lambda calls: calls)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [*COMMANDS, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in SHORT + LONG)]
+)
 def test_what_a_command_said_lasts_from_its_end_on(name: str, tmp_path: Path, disk: Disk) -> None:
     situation = SITUATIONS[name]
     stage = Stage(tmp_path, root=disk.place / "root")
