@@ -231,6 +231,9 @@ def cancel(
         typer.Option(metavar="30s", help="with --wait: how long at the most, as 30s, 10m, 2h (default: no limit)"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="kill at once, also when a grace period runs")] = False,
+    gone: Annotated[
+        bool, typer.Option("--gone", help="say that the container in which its lost executor ran is gone")
+    ] = False,
     operation: Annotated[str | None, typer.Option("--op", metavar="OP", help="only this one, such as op-3")] = None,
 ) -> int:
     """Stop a run: its model request, its tools and all they started.
@@ -242,7 +245,7 @@ def cancel(
     """
     from agentrun.cli import stopping
 
-    asked = stopping.Asked(reason, operation, force=force, wait=wait, timeout=timeout)
+    asked = stopping.Asked(reason, operation, force=force, wait=wait, timeout=timeout, gone=gone)
     return stopping.cancel(ctx.obj, session, asked)
 
 

@@ -33,12 +33,15 @@ class Asked(NamedTuple):
     force: bool = False
     wait: bool = False
     timeout: str | None = None
+    gone: bool = False
 
 
 def cancel(options: Options, name: str, asked: Asked) -> int:
     """Stores the intent, waits for the end if asked to, and says how the run, or its operation, stands."""
     if asked.timeout is not None and not asked.wait:
         raise UsageError("--timeout says how long to --wait", hint="agentrun cancel SESSION --wait --timeout 30s")
+    if asked.gone and asked.operation is not None:
+        raise UsageError("--gone is said of a whole run", hint="agentrun cancel SESSION --gone")
     until = _until(asked.timeout)
     place = options.place()
     found = find(place.tree, name)
@@ -95,13 +98,16 @@ def _cancel_run(place: Place, target: Target, asked: Asked, until: float | None)
 
 def _asked_to_stop(place: Place, target: Target, asked: Asked) -> RunView:
     try:
-        return stops.cancel(place, target, asked.reason, force=asked.force)
+        return stops.cancel(place, target, asked.reason, force=asked.force, gone=asked.gone)
     except TimeRanOut as error:
         if target.run().load().ending is None:
             error.message += "; no stop is stored"
         raise
-    except NotEnded:
-        return target.run().view()  # the intent is stored, and the view names what is alive
+    except NotEnded as error:
+        view = target.run().view()
+        if not view.run.survivors:
+            output.note(error.message, *(error.hint or "").splitlines())
+        return view  # the intent is stored, and the view names what is alive
 
 
 def _take_from_frozen(place: Place, target: Target, until: float | None) -> None:

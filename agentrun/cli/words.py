@@ -72,6 +72,7 @@ COMMANDS = {
             "--wait": ("", "return when the run is over"),
             "--timeout": ("text", "with --wait: how long at the most, as 30s, 10m, 2h (default: no limit)"),
             "--force": ("", "kill at once, also when a grace period runs"),
+            "--gone": ("", "say that the container in which its lost executor ran is gone"),
             "--op": ("operation", "only this one, such as op-3"),
         },
     ),

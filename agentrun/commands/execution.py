@@ -121,8 +121,10 @@ def execute_own(place: Place, target: Target, liveness: int, agent: Agent) -> En
     from agentrun.executor.drive import Job
     from agentrun.executor.drive import execute as drive
     from agentrun.executor.hold import Terms
+    from agentrun.store.sight import check_sees_processes
 
     with InHand(liveness) as hand:
+        check_sees_processes()
         session, run_dir = place.tree.session(target.session.session_id), target.run()
         run = run_dir.load()
         hand.keep()
@@ -304,6 +306,9 @@ def _surroundings(place: Place, session: SessionDir, run_dir: RunDir, config: Co
 def _check_agent(config: Config, agent: AgentConfig, environment: Mapping[str, str]) -> None:
     """Raises ConfigError if the agent cannot be driven: it is built for a run that does not exist, and thrown away."""
     from agentrun.adapters.registry import Surroundings, check_agent
+    from agentrun.store.sight import check_sees_processes
+
+    check_sees_processes()
 
     check_agent(config, agent, Surroundings("", None, "", "", "", "", "", environment))
 

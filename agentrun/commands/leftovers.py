@@ -66,14 +66,14 @@ async def end_marked_here(
     return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
 
 
-async def end_marked_if_ours(place: Place, run_dir: RunDir, patience: Patience) -> list[str]:
+async def end_marked_if_ours(place: Place, run_dir: RunDir, patience: Patience) -> list[str] | None:
     """As `end_marked_here`, for such a process that leaves its run in the middle.
 
-    Not once another executor has the run: what carries the marker may be what that one has begun.
+    Not once another executor has the run, and None then: what carries the marker may be what that one has begun.
     """
     lease = run_dir.lease()
     if lease is not None and not (lease.owner.pid == os.getpid() and is_of_here(lease.owner)):
-        return []
+        return None
     return await end_marked_here(place, run_dir, patience, lambda: False)
 
 

@@ -178,7 +178,9 @@ class Patrol:
                 with writing(session) as writer:
                     ended = end_overdue(writer, run_dir)
                 start_next(self._place, session)
-                return _told(run_dir, "ended", "no answer came in time") if ended else None
+                if ended:
+                    return _told(run_dir, "ended", "no answer came in time")
+                return self._lost(session, run_dir) if run_dir.view().executor == "lost" else None
             case "lost", _:
                 return self._lost(session, run_dir)
             case _:

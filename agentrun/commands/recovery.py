@@ -17,9 +17,19 @@ from agentrun.commands.place import Place
 from agentrun.commands.vigil import held_elsewhere
 from agentrun.errors import ConfigError, SessionHeld
 from agentrun.lifecycle import recovery
+from agentrun.lifecycle.leaving import let_go, pass_on
 from agentrun.lifecycle.recovery import Verdict
 from agentrun.lifecycle.settlement import Finding
-from agentrun.lifecycle.winding_down import DEADLINE, LOST, WIND_DOWN_LEASE, wind_down
+from agentrun.lifecycle.winding_down import (
+    DEADLINE,
+    LOST,
+    WIND_DOWN_LEASE,
+    how_to_end,
+    leave_unseen,
+    nothing_else_here,
+    unseen,
+    wind_down,
+)
 from agentrun.named import NamedTuple
 from agentrun.records.lease import Lease
 from agentrun.records.operation import Operation
@@ -32,6 +42,7 @@ from agentrun.store.locks import has_liveness, is_executor_alive, open_liveness
 from agentrun.store.redo import writing
 from agentrun.store.runs import RunDir
 from agentrun.store.sessions import SessionDir
+from agentrun.store.sight import check_sees_processes, out_of_sight
 from agentrun.store.writer import Writer
 
 TO_BE_CONTINUED = "to be continued"
@@ -73,6 +84,9 @@ def recover(
     fenced out although it has the executor's lock. None if the run is not lost any more: somebody drives it, or was
     quicker. Raises FencedOut, StorageFailed, LockHeld, and HeldBack if the frozen one has the session's lock.
     """
+    stays = _why_it_stays(run_dir)
+    if stays is not None:
+        return stays
     try:
         terms = terms_of(place, run_dir.load())
     except ConfigError as error:
@@ -89,6 +103,21 @@ def recover(
         if frozen is None:
             raise
         raise held_elsewhere(run_dir, frozen) from error
+
+
+def _why_it_stays(run_dir: RunDir) -> Settled | None:
+    """What keeps anybody here from settling the run, if something does."""
+    run = run_dir.load()
+    try:
+        check_sees_processes()
+    except ConfigError as error:
+        return Settled(run, error.message, error.hint, error)
+    names = nothing_else_here(run_dir, run)
+    return _settled_unseen(run, names) if names else None
+
+
+def _settled_unseen(run: Run, names: Sequence[str]) -> Settled:
+    return Settled(run, ", ".join(names), how_to_end(run))
 
 
 def is_to_be_taken_over(run: Run) -> bool:
@@ -206,7 +235,8 @@ class _Case:
             # What is still alive may yet do it: a probe's "it did not happen" is worth nothing then.
             if not survivors and self._run_dir.load().ending is None:
                 findings = self._find_out(recovery.open_writes(self._run_dir.load()))
-        if not survivors and self._run_dir.load().ending is not None:
+        run = self._run_dir.load()
+        if run.ending is not None and not (survivors or unseen(self._run_dir, run)):
             stop_outside(self._place, self._session, self._run_dir, lease)
         with writing(self._session) as writer:
             return self._decide(writer, lease, survivors, findings)
@@ -218,19 +248,22 @@ class _Case:
         if survivors:
             reason = f"{', '.join(survivors)} cannot be ended"
             # Its operations stay open: they are not over.
-            run = recovery.let_go(writer, lease, self._run_dir, reason)
+            run = let_go(writer, lease, self._run_dir, reason, leaves_some=True)
             return Settled(run, reason, "end it by hand, then: agentrun recover")
         if run.ending is not None:
+            names = leave_unseen(writer, lease, self._run_dir)
+            if names:
+                return _settled_unseen(self._run_dir.current(writer), names)
             spent = self._run_dir.unrecorded_ms(run)
             run = wind_down(writer, lease, self._run_dir, executing_ms=spent)
             return Settled(run, run.reason or LOST)
         run = recovery.settle_open(writer, lease, self._run_dir, findings, self._terms.retries)
         result = self._left_or_ready(run)
         if isinstance(result, Settled):
-            return result._replace(run=recovery.let_go(writer, lease, self._run_dir, result.reason))
+            return result._replace(run=let_go(writer, lease, self._run_dir, result.reason))
         if run.fenced is not None:
-            return recovery.pass_on(writer, lease, self._run_dir, TO_BE_CONTINUED, self._terms.lease)
-        return recovery.let_go(writer, lease, self._run_dir, TO_BE_CONTINUED)
+            return pass_on(writer, lease, self._run_dir, TO_BE_CONTINUED, self._terms.lease)
+        return let_go(writer, lease, self._run_dir, TO_BE_CONTINUED)
 
     def _left_or_ready(self, run: Run) -> Run | Settled:
         """The run itself if it can go on."""
@@ -267,11 +300,13 @@ def find_out(place: Place, run_dir: RunDir, operations: Sequence[Operation]) -> 
     probe, or a fenced executor's note.
 
     Nothing of the run may be alive that could still do what a probe denies; of an executor elsewhere that was fenced
-    out nobody can tell as long as it has the executor's lock, so such a denial is worth nothing.
+    out nobody can tell as long as it has the executor's lock, nor of what was left where it cannot be seen from here,
+    so such a denial is worth nothing.
     """
     told = findings_of_children(place, run_dir.load(), operations) if operations else {}
     probed = _probed(place, run_dir, [each for each in operations if each.operation_id not in told])
-    if run_dir.load().fenced is not None and is_executor_alive(run_dir.directory):
+    run = run_dir.load()
+    if (run.fenced is not None and is_executor_alive(run_dir.directory)) or out_of_sight(run_dir, run):
         probed = {each: found for each, found in probed.items() if found.status is not OperationStatus.FAILED}
     return recovery.stale_findings(run_dir, operations) | probed | told
 

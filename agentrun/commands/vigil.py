@@ -11,10 +11,10 @@ import time
 from agentrun import clock
 from agentrun.errors import HeldBack, TimeRanOut
 from agentrun.named import NamedTuple
-from agentrun.records.lease import Lease, Owner
+from agentrun.records.lease import Lease
 from agentrun.store.deadlines import lease_seconds
 from agentrun.store.holders import Patience
-from agentrun.store.identity import is_called_here, is_of_here
+from agentrun.store.identity import number_here
 from agentrun.store.locks import LOCK_PATIENCE, is_executor_alive, lock_holder
 from agentrun.store.runs import RunDir
 from agentrun.store.watch import Watch
@@ -87,7 +87,7 @@ def end_frozen(run_dir: RunDir, until: float | None = None) -> Lease | None:
     lease = run_dir.lease()
     if lease is None:
         return None
-    owner, pid = lease.owner, _number_here(run_dir, lease.owner)
+    owner, pid = lease.owner, number_here(lease.owner)
     if pid is None:
         return lease
     assert owner.start_time is not None
@@ -118,18 +118,6 @@ def held_elsewhere(run_dir: RunDir, lease: Lease) -> HeldBack:
         session_id=run_dir.session_id,
         run_id=run_dir.run_id,
     )
-
-
-def _number_here(run_dir: RunDir, owner: Owner) -> int | None:
-    """The number of that process here, if it is to be seen.
-
-    One in a container has another number there. Looked for is only one that is frozen with the session's lock: as long
-    as that one has it, nobody can fence it out.
-    """
-    if is_of_here(owner):
-        return owner.pid
-    keeper = lock_holder(run_dir.session_directory)
-    return keeper if keeper is not None and is_called_here(keeper, owner) else None
 
 
 def _was_kept_waiting(run_dir: RunDir, executor: int, until: float | None) -> bool:

@@ -49,7 +49,8 @@ class Job(NamedTuple):
 
     `end_leftovers` ends every process that the run's tools left behind and returns the names of those that it could
     not end; it asks what it is given whether to kill them at once. `stop_children` does so for the runs that a call, or
-    any call, of this run began. `end_below` ends what was begun here for the run, before it is left to another.
+    any call, of this run began. `end_below` ends what was begun here for the run, before it is left to another, and
+    returns as much; None if it may not.
     `leave_now` is called at a second Ctrl-C or SIGTERM, and does not return. `signals` are those that came before.
     """
 
@@ -65,7 +66,7 @@ class Job(NamedTuple):
     signals: list[int]
     detached: bool = False
     stop_children: StopChildren = no_children
-    end_below: Callable[[], Awaitable[object]] = _nothing
+    end_below: Callable[[], Awaitable[list[str] | None]] = _nothing
 
 
 class Ended(NamedTuple):
@@ -100,7 +101,7 @@ async def _execute(job: Job) -> Ended:
     except BaseException:
         heartbeat.stop()
         raise
-    heartbeat.renew(stretch.lease, stretch.spent)
+    heartbeat.renew(stretch.lease, stretch.spent, stretch.has_lock)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_heed_signals, job, stretch)
@@ -144,7 +145,9 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
     """Ends the stretch once nothing of the run is alive any more; otherwise the run stays `cancelling`."""
     if stretch.fenced or stretch.run_dir.load().ending is None:
         if stretch.is_given_away:
-            await job.end_below()
+            alive = await job.end_below()
+            if stretch.fenced and alive == []:
+                stretch.note_end()
         stretch.end()
         return
 
@@ -156,6 +159,8 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
         # Once more: a process that was about to begin a child may have done so before it was ended itself.
         alive += await job.stop_children(None, is_forced)
         if not alive:
+            if stretch.leave_unseen():
+                return
             await stop_outside(stretch.session, stretch.run_dir, stretch.lease, job.outside, is_forced)
             stretch.end()
             return

@@ -14,10 +14,17 @@ from agentrun.store.sessions import SessionDir
 
 # Two renewals may fail or come late before the lease is over.
 RENEWALS_PER_LEASE = 3
+# Seconds between two renewals of an executor that has not got its lock yet: the lease alone shows that it is alive, and
+# tells as soon as the lock does.
+WITHOUT_LOCK = 0.5
 
 
 def _nothing() -> None:
     return None
+
+
+def _has_lock() -> bool:
+    return True
 
 
 class Heartbeat:
@@ -32,7 +39,10 @@ class Heartbeat:
         self._lease: Lease | None = None
         self._seconds = seconds
         self._spent: Callable[[], float | None] = _nothing
-        self._stop = threading.Event()
+        self._has_lock: Callable[[], bool] = _has_lock
+        self._pause = seconds / RENEWALS_PER_LEASE
+        self._is_over = False
+        self._called = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="agentrun-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -48,32 +58,55 @@ class Heartbeat:
                 hint="let it have more processes and threads (ulimit -u)",
             ) from error
 
-    def renew(self, lease: Lease, spent: Callable[[], float | None] = _nothing) -> None:
+    def renew(
+        self,
+        lease: Lease,
+        spent: Callable[[], float | None] = _nothing,
+        has_lock: Callable[[], bool] = _has_lock,
+    ) -> None:
         """From now on `lease` is renewed.
 
         `spent` says for how many seconds this stretch has been executing beyond what it recorded (None: it does not
-        count): it goes into the lease, so that an executor that is killed takes little of it along.
+        count): it goes into the lease, so that an executor that is killed takes little of it along. `has_lock` says
+        whether this executor has its lock, which one that was fenced out may have.
         """
-        self._spent = spent
+        self._spent, self._has_lock = spent, has_lock
         self._lease = lease
+        if not has_lock():
+            self._called.set()
 
     def stop(self) -> None:
         """Ends the renewing, and returns when no renewal is under way any more."""
-        self._stop.set()
+        self._is_over = True
+        self._called.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _beat(self) -> None:
-        while not self._stop.wait(self._seconds / RENEWALS_PER_LEASE):
+        usual = self._pause
+        while True:
+            self._called.wait(self._pause)
+            if self._is_over:
+                return
+            self._called.clear()
             if self._lease is None:
                 continue
+            has_lock = self._has_lock()
+            self._pause = usual if has_lock else min(WITHOUT_LOCK, usual)
             try:
-                with recording(self._session) as writer:
-                    run = self._run_dir.check(self._lease, writer)
-                    if run.lease_owner is None:
-                        return  # let go of: the run is over, or waits on disk
-                    spent = run.usage["executingMs"] + int((self._spent() or 0.0) * 1000)
-                    self._lease = self._run_dir.renew(self._lease, writer, self._seconds, spent)
+                if not self._renew(self._lease, has_lock):
+                    return
             except AgentrunError:
                 # Fenced out, or the disk refuses: the lease lapses, and the executor's next write says why.
                 continue
+
+    def _renew(self, lease: Lease, has_lock: bool) -> bool:
+        """Whether it was renewed, and not let go of: the run is over then, or waits on disk."""
+        with recording(self._session) as writer:
+            run = self._run_dir.check(lease, writer)
+            if run.lease_owner is None:
+                return False
+            spent = run.usage["executingMs"] + int((self._spent() or 0.0) * 1000)
+            locked = has_lock and run.fenced is not None
+            self._lease = self._run_dir.renew(lease, writer, self._seconds, spent, locked=locked)
+            return True

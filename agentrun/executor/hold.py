@@ -20,7 +20,8 @@ from agentrun.errors import AgentrunError, Denied, FencedOut, SlotTaken, Storage
 from agentrun.executor.audience import Audience
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.executor.stopwatch import Stopwatch
-from agentrun.lifecycle.winding_down import name_survivors, wind_down
+from agentrun.lifecycle.leaving import with_own
+from agentrun.lifecycle.winding_down import UNSEEN, leave_unseen, name_survivors, wind_down
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.lease import Lease
@@ -31,6 +32,7 @@ from agentrun.store.liveness import still_fenced
 from agentrun.store.locks import has_liveness
 from agentrun.store.redo import recording, redo
 from agentrun.store.sessions import SessionDir
+from agentrun.store.sight import may_leave_processes, note_of_end
 from agentrun.store.writer import Writer
 
 E = EventType
@@ -75,6 +77,7 @@ class Hold:
         self._has_lock = True
         self._untold: list[Event] = []
         self._questions = 0
+        self._follows_others = False
         self._snapshot_at = 0
         self._watch = Stopwatch()
         self._lease: Lease | None = None
@@ -167,6 +170,23 @@ class Hold:
         with self._writing() as writer:
             name_survivors(writer, self.lease, self.run_dir, names)
 
+    def note_end(self) -> None:
+        """Tells those who have the run now that nothing is alive that was begun here."""
+        # Nobody could see that from another container. If it cannot be written, the user is asked for it.
+        with suppress(StorageFailed, Denied):
+            self.run_dir.keep_stale(self.lease, note_of_end(self.lease.generation))
+
+    def leave_unseen(self) -> bool:
+        """Leaves a run that is to end, and of which something may be alive where it cannot be seen from here."""
+        if not self.run_dir.seen.whereabouts or self._liveness is None or self.fenced:
+            return False
+        with self._writing() as writer:
+            if not leave_unseen(writer, self.lease, self.run_dir, executing_ms=self._watch.take()):
+                return False
+            self.left = UNSEEN
+            self.release()
+        return True
+
     def end(self) -> None:
         """Ends the stretch after the agent has let go of everything: with the run's end, or by handing over."""
         if self._liveness is None or self.fenced:
@@ -206,6 +226,10 @@ class Hold:
     def spent(self) -> float | None:
         """Seconds of executing that no event tells of yet; None while the user is waited for."""
         return self._watch.seconds()
+
+    def has_lock(self) -> bool:
+        """Whether the executor's lock shows that this process is alive; else the lease does."""
+        return self._has_lock
 
     # --- below
 
@@ -272,12 +296,14 @@ class Hold:
             self._check_turn(writer)
             fenced = still_fenced(self.run_dir, self.run_dir.current(writer), self._liveness)
             self._has_lock = fenced is None
-            terms = self.terms
+            terms, left = self.terms, self.run_dir.current(writer).whereabouts
             lease = self.run_dir.claim(writer, lease_seconds=terms.lease, timeout=terms.timeout, fenced=fenced)
             # All of them, from the first: the agent decides by them.
             self.run_dir.on_event = self._saw
             for event in self.run_dir.all_events():
                 self._saw(event)
+            # What an earlier executor left where this one is now is left by this one.
+            self._follows_others = self.run_dir.seen.whereabouts != left
         self._snapshot_at = self.run_dir.seen.applied_seq
         self._watch.start()
         return lease
@@ -317,7 +343,9 @@ class Hold:
 
     def _leave(self, writer: Writer, reason: str) -> None:
         """Lets the run go in the hold in which it came to wait: an answer then finds no executor, and takes over."""
-        payload = {"reason": reason, "executingMs": self._watch.take()}
+        payload: Doc = {"reason": reason, "executingMs": self._watch.take()}
+        if self._follows_others or may_leave_processes():
+            payload["whereabouts"] = list(with_own(self.run_dir.seen))
         self.run_dir.append(self.lease, writer, E.RUN_LEASE_RELEASED, payload, durable=True)
         self.run_dir.end_lease(writer)
         self.run_dir.write_snapshot(writer)

@@ -117,25 +117,6 @@ def record_findings(writer: Writer, run_dir: RunDir, findings: Mapping[str, Find
     return run_dir.current(writer)
 
 
-def let_go(writer: Writer, lease: Lease, run_dir: RunDir, reason: str) -> Run:
-    """Gives the lease back: whoever comes next goes on from what is on disk."""
-    run = run_dir.append(lease, writer, E.RUN_LEASE_RELEASED, {"reason": reason}, durable=True)
-    run_dir.end_lease(writer)
-    run_dir.write_snapshot(writer)
-    return run
-
-
-def pass_on(writer: Writer, lease: Lease, run_dir: RunDir, reason: str, lease_seconds: float) -> Run:
-    """Gives the lease back to the one executor that is being started, where no lock can be handed to it.
-
-    Until it claims the run, the lease that lies there keeps others away.
-    """
-    run = run_dir.append(lease, writer, E.RUN_LEASE_RELEASED, {"reason": reason}, durable=True)
-    run_dir.renew(lease, writer, lease_seconds)
-    run_dir.write_snapshot(writer)
-    return run
-
-
 def _settle(
     writer: Writer,
     lease: Lease,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from agentrun.lifecycle.leaving import let_go
 from agentrun.records.lease import Lease
 from agentrun.records.operation import WRITE, Operation
 from agentrun.records.run import Run
@@ -17,6 +18,7 @@ from agentrun.store.identity import this_actor
 from agentrun.store.liveness import take_to_drive
 from agentrun.store.locks import has_liveness
 from agentrun.store.runs import RunDir
+from agentrun.store.sight import out_of_sight, words_of
 from agentrun.store.writer import Writer
 
 TYPE_CHECKING = False
@@ -27,6 +29,8 @@ E = EventType
 LOST = "executor lost"
 # The actor of a stop that nobody asked for.
 DEADLINE = "deadline"
+# Why a lease is given back of a run that stays as it is.
+UNSEEN = "something of it may be alive elsewhere"
 # The lease, in seconds, of whoever winds down a run that it does not execute: long enough for any grace period.
 WIND_DOWN_LEASE = 60.0
 
@@ -50,10 +54,47 @@ def name_survivors(writer: Writer, lease: Lease, run_dir: RunDir, names: Sequenc
         run_dir.write_snapshot(writer)
 
 
+def unseen(run_dir: RunDir, run: Run) -> list[str]:
+    """What may be alive of the run where it cannot be seen from here, as `survivors` name it."""
+    return [words_of(each) for each in out_of_sight(run_dir, run)]
+
+
+def leave_unseen(writer: Writer, lease: Lease, run_dir: RunDir, *, executing_ms: int | None = None) -> list[str]:
+    """Leaves a run `cancelling` if something of it may be alive where it cannot be seen from here; returns what.
+
+    Of what can be seen nothing may be alive any more. `executing_ms` is what was used that no event tells of; None is
+    what the lease says. Raises FencedOut.
+    """
+    run = run_dir.check(lease, writer)
+    names = unseen(run_dir, run)
+    if names:
+        name_survivors(writer, lease, run_dir, names)
+        spent = run_dir.unrecorded_ms(run) if executing_ms is None else executing_ms
+        let_go(writer, lease, run_dir, UNSEEN, executing_ms=spent)
+    return names
+
+
+def nothing_else_here(run_dir: RunDir, run: Run) -> list[str]:
+    """What is `unseen` of a run that was let go for that alone: nobody here can do any more for it; else nothing."""
+    if run.status is not RunStatus.CANCELLING or run.lease_owner is not None:
+        return []
+    names = unseen(run_dir, run)
+    return names if len(names) == len(run.whereabouts) else []
+
+
+def how_to_end(run: Run) -> str:
+    """The hint for a run that stays as it is for what is `unseen`."""
+    name = f"{run.session_id}/{run.run_id}"
+    return (
+        f"cancel it where that can be seen: on the machine itself, or in that container\n"
+        f"if that container is gone, say so: agentrun cancel {name} --gone"
+    )
+
+
 def end_overdue(writer: Writer, run_dir: RunDir) -> bool:
     """Ends a run that waits on disk for an answer whose time is over; whether it has.
 
-    Nothing of such a run is alive, so nothing has to be stopped. A run with an executor is ended by that.
+    Nothing of such a run is executed, so nothing has to be stopped. A run with an executor is ended by that.
     """
     view = run_dir.view()
     if not (view.overdue and view.status is RunStatus.WAITING_INPUT and view.executor == "none"):
@@ -67,10 +108,10 @@ def end_overdue(writer: Writer, run_dir: RunDir) -> bool:
             writer, run_dir, actor=actor, reason="no answer came in time", intent="timeout", via="answer_timeout"
         )
         fenced = None if has_liveness(run_dir.directory, liveness) else view.run.fenced
-        wind_down(writer, run_dir.take_over(writer, lease_seconds=WIND_DOWN_LEASE, fenced=fenced), run_dir)
+        lease = run_dir.take_over(writer, lease_seconds=WIND_DOWN_LEASE, fenced=fenced)
+        return not leave_unseen(writer, lease, run_dir) and wind_down(writer, lease, run_dir).is_over
     finally:
         os.close(liveness)
-    return True
 
 
 def _settle(writer: Writer, lease: Lease, run_dir: RunDir, operation: Operation) -> None:

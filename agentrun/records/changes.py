@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.operation import operation_of
 from agentrun.records.run import Run, status_in
@@ -16,16 +17,34 @@ E = EventType
 
 
 def _lease_acquired(run: Run, event: Event) -> Run:
+    owner = event.payload.get("owner")
     return run._replace(
-        lease_owner=event.payload.get("owner"),
+        whereabouts=_left_elsewhere(run, owner),
+        lease_owner=owner,
         lease_expires_at=event.payload.get("expiresAt"),
         fenced=event.payload.get("fenced"),
         attempts=event.payload.get("attempt", run.attempts + 1),
     )
 
 
+def _left_elsewhere(run: Run, owner: Doc | None) -> tuple[Doc, ...]:
+    """Where something of the run may be alive once `owner` has it, who sees its own place; nothing outlives a boot."""
+    left = (*run.whereabouts, *run.lost_in())
+    if not left or owner is None:
+        return left
+    here = owner.get("pidNamespace")
+    places = {each.get("pidNamespace"): each for each in left if each.get("bootId") == owner.get("bootId")}
+    return tuple(each for namespace, each in places.items() if namespace not in (None, here))
+
+
 def _lease_released(run: Run, event: Event) -> Run:
-    return run._replace(lease_owner=None, lease_expires_at=None, usage=after_executing(run.usage, event))
+    told = event.payload.get("whereabouts")
+    return run._replace(
+        whereabouts=run.whereabouts if told is None else tuple(told),
+        lease_owner=None,
+        lease_expires_at=None,
+        usage=after_executing(run.usage, event),
+    )
 
 
 def _started(run: Run, event: Event) -> Run:
@@ -54,7 +73,8 @@ def _answered(run: Run, event: Event) -> Run:
 
 def _ending(run: Run, event: Event, intent: str) -> Run:
     if run.ending is not None:
-        return run
+        # Its end is fixed. In an order of events that none of us writes it may wait all the same.
+        return run if run.waiting_for is None else run._replace(waiting_for=None)
     return run._replace(
         ending=ENDING_OF_INTENT.get(intent, RunStatus.CANCELLED),
         cancel_requested_at=event.at,
@@ -64,7 +84,8 @@ def _ending(run: Run, event: Event, intent: str) -> Run:
 
 
 def _cancel_requested(run: Run, event: Event) -> Run:
-    run = run._replace(force=run.force or event.payload.get("force") is True)
+    force = run.force or event.payload.get("force") is True
+    run = run._replace(force=force, whereabouts=() if event.payload.get("gone") is True else run.whereabouts)
     return _ending(run, event, str(event.payload.get("intent", "cancel")))
 
 
@@ -95,6 +116,7 @@ def _finished(run: Run, event: Event) -> Run:
     payload = event.payload
     return run._replace(
         survivors=(),
+        whereabouts=(),
         terminal_status=status_in(payload.get("terminalStatus")),
         terminal_at=event.at,
         reason=payload.get("reason", run.reason),

@@ -54,6 +54,7 @@ COUNTS = _list_of(COUNT)
 _OWNER = _object(
     user=TEXT, host=TEXT, pid=COUNT, startTime=MAYBE_COUNT, bootId=MAYBE_TEXT, pidNamespace=MAYBE_COUNT
 )  # fmt: skip
+_WHEREABOUTS = _list_of(_of(dict, deeper={**_OWNER[1], "generation": COUNT}))
 _ACTOR = _object(user=MAYBE_TEXT, host=MAYBE_TEXT, pid=MAYBE_COUNT, run=MAYBE_TEXT)
 _CONFIG = _object(path=MAYBE_TEXT, sha256=MAYBE_TEXT)
 _PARENT = _object(sessionId=TEXT, runId=TEXT, operationId=MAYBE_TEXT)
@@ -79,7 +80,7 @@ PAYLOAD: Fields = {
          "timeoutAt", "toolCallId", "toolName", "turnId", "via"),
         MAYBE_TEXT,
     ),
-    **dict.fromkeys(("approved", "force", "mayHaveEffects", "willRetry"), MAYBE_FLAG),
+    **dict.fromkeys(("approved", "force", "gone", "mayHaveEffects", "willRetry"), MAYBE_FLAG),
     **dict.fromkeys(("messageSeq", "attempt"), COUNT),
     **dict.fromkeys(("afterSeq", "executingMs", "pauseMs", "previousGeneration"), MAYBE_COUNT),
     **dict.fromkeys(("messageSeqs", "returnedInputs"), COUNTS),
@@ -98,6 +99,7 @@ PAYLOAD: Fields = {
     "parentRun": _PARENT,
     "report": _KEPT,
     "usage": _USAGE,
+    "whereabouts": _maybe(_WHEREABOUTS),
 }  # fmt: skip
 
 _OPERATION = _of(dict, deeper={
@@ -136,6 +138,7 @@ RUN: Fields = {
     # What a model did not tell is null; agentrun's own counts never are.
     "usage": _of(dict, deeper=_USAGE[1] | dict.fromkeys(_OWN_COUNTS, COUNT)),
     "waitingFor": _of(dict, _NOTHING, deeper=PAYLOAD),
+    "whereabouts": _WHEREABOUTS,
 }  # fmt: skip
 
 # Of `accept` in the line of a prompt.
@@ -178,6 +181,7 @@ LEASE: Fields = {
     **dict.fromkeys(("generation", "executingMs"), COUNT),
     "owner": _of(dict, deeper=_OWNER[1]),
     "expiresBootSeconds": _of(int, float, deeper=_IN_RANGE),
+    "locked": FLAG,
 }
 
 

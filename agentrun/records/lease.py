@@ -41,7 +41,12 @@ class Owner(NamedTuple):
         return cls(str(doc.get("user")), str(doc.get("host")), pid, *where)
 
     def __str__(self) -> str:
-        return f"{self.user}@{self.host} (pid {self.pid})"
+        return owner_words(self.to_doc())
+
+
+def owner_words(doc: Doc) -> str:
+    """The owner in a stored document, for people, whatever of it is there."""
+    return f"{doc.get('user')}@{doc.get('host')} (pid {doc.get('pid')})"
 
 
 class Lease(NamedTuple):
@@ -49,6 +54,7 @@ class Lease(NamedTuple):
 
     `renewed_at` and `expires_at` are wall times for display; `expires_boot_seconds` is what is compared, on the
     clock of the boot named in `owner`. `executing_ms` is the executing time that the run had used when it was renewed.
+    `locked` says that the owner got the executor's lock from one that was fenced out.
     """
 
     generation: int
@@ -57,6 +63,7 @@ class Lease(NamedTuple):
     expires_at: str
     expires_boot_seconds: float
     executing_ms: int = 0
+    locked: bool = False
 
     def to_doc(self) -> Doc:
         """The document's fields in the order they are stored."""
@@ -68,7 +75,7 @@ class Lease(NamedTuple):
             "expiresAt": self.expires_at,
             "expiresBootSeconds": round(self.expires_boot_seconds, 3),
             "executingMs": self.executing_ms,
-        }
+        } | ({"locked": True} if self.locked else {})
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Lease:
@@ -84,4 +91,5 @@ class Lease(NamedTuple):
             str(doc.get("expiresAt")),
             float(expires),
             doc.get("executingMs", 0),
+            doc.get("locked", False),
         )

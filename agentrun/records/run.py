@@ -44,6 +44,8 @@ class Run(NamedTuple):
     `attempts` counts how often its execution was begun or taken over, durably before each time.
     `fenced` is the owner of an executor elsewhere that had the executor's lock when the last lease was taken without
     it: that lock then says nothing about who drives the run.
+    `whereabouts` are the former lease owners, with their `generation`, of whose processes some may be alive where they
+    were: in a container, it may be, that not everybody sees.
     `unread_events` counts the events that are damaged and that no snapshot had told of before: what they began is not
     known.
     """
@@ -83,6 +85,7 @@ class Run(NamedTuple):
     delivered_inputs: tuple[int, ...] = ()
     returned_inputs: tuple[int, ...] = ()
     survivors: tuple[str, ...] = ()
+    whereabouts: tuple[Doc, ...] = ()
     attempts: int = 0
     applied_seq: int = 0
     unread_events: int = 0
@@ -98,6 +101,10 @@ class Run(NamedTuple):
         """The number of the attempt that a claim begins: going on after an answer is part of the one before."""
         is_answered = self.status is RunStatus.RUNNING and self.lease_owner is None
         return self.attempts if is_answered else self.attempts + 1
+
+    def lost_in(self) -> tuple[Doc, ...]:
+        """The lease owner as it goes into `whereabouts` once it is lost; nothing if the lease was let go."""
+        return ({**self.lease_owner, "generation": self.generation},) if self.lease_owner else ()
 
     def apply(self, event: Event) -> Run:
         """The run after `event`. Raises TransitionRefused if the event must not stand here."""
@@ -208,7 +215,12 @@ class Run(NamedTuple):
             "survivors": list(self.survivors),
             "attempts": self.attempts,
             "appliedSeq": self.applied_seq,
-        } | ({"unreadEvents": self.unread_events} if self.unread_events else {})
+        } | self._exceptional()
+
+    def _exceptional(self) -> Doc:
+        """What hardly any run has."""
+        unread: Doc = {"unreadEvents": self.unread_events} if self.unread_events else {}
+        return unread | ({"whereabouts": list(self.whereabouts)} if self.whereabouts else {})
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Run:
@@ -289,6 +301,7 @@ def _kept_in(doc: Doc) -> Doc:
         "attempts": doc["attempts"],
         "applied_seq": doc["appliedSeq"],
         "unread_events": doc.get("unreadEvents", 0),
+        "whereabouts": tuple(doc.get("whereabouts", ())),
     }
 
 
@@ -326,4 +339,4 @@ def fold_run(events: Iterable[Event]) -> Run:
     return accepted_run(first).fold(remaining)
 
 
-_FIELDS = frozenset(Run("", "", "", RunStatus.QUEUED, unread_events=1).to_doc())
+_FIELDS = frozenset(Run("", "", "", RunStatus.QUEUED, unread_events=1, whereabouts=({},)).to_doc())

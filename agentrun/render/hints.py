@@ -202,7 +202,15 @@ def _survivors(view: RunView, screen: Screen) -> list[str]:
     if not view.run.survivors:
         return []
     head = _marked(NOTE, "it stays as it is until these have ended, which could not be ended", screen)
-    return [head, *(f"  {say(name, screen)}" for name in view.run.survivors)]
+    lines = [head, *(f"  {say(name, screen)}" for name in view.run.survivors)]
+    if view.run.whereabouts:
+        lines += [
+            _hint(
+                "where that can be seen (on the machine itself, in that container)", f"cancel {full_id(view, screen)}"
+            ),
+            _hint("if that container is gone, say so", f"cancel {full_id(view, screen)} --gone"),
+        ]
+    return lines
 
 
 def _stop_asked(view: RunView, screen: Screen) -> list[str]:

@@ -11,11 +11,10 @@ from agentrun.ids import checked_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from agentrun.records.codec import Doc
     from agentrun.records.lease import Owner
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
     from agentrun.store.disk import Directory
 
 
@@ -71,13 +70,23 @@ def is_of_here(owner: Owner) -> bool:
     """
     is_known = owner.start_time is not None and owner.boot_id is not None
     is_same_machine = (owner.host, owner.boot_id) == (os.uname().nodename, boot_id())
-    return is_known and is_same_machine and start_time(owner.pid) == owner.start_time
+    is_same_container = owner.pid_namespace in (None, pid_namespace())
+    return is_known and is_same_machine and is_same_container and start_time(owner.pid) == owner.start_time
 
 
-def is_called_here(pid: int, owner: Owner) -> bool:
-    """Whether `pid` is the process of `owner`, which has another number where it lives: in a container on this boot."""
-    is_same = owner.start_time is not None and owner.boot_id is not None and owner.boot_id == boot_id()
-    return is_same and start_time(pid) == owner.start_time and _innermost_number(pid) == owner.pid
+def number_here(owner: Owner) -> int | None:
+    """The number by which the process of `owner` is to be seen here: in a container it has another one for itself."""
+    if is_of_here(owner):
+        return owner.pid
+    known = owner.start_time, owner.boot_id, owner.pid_namespace
+    if None in known or owner.boot_id != boot_id() or owner.pid_namespace == pid_namespace():
+        return None
+    return next((pid for pid in _pids() if _is_called_here(pid, owner)), None)
+
+
+def _is_called_here(pid: int, owner: Owner) -> bool:
+    is_same = start_time(pid) == owner.start_time and _innermost_number(pid) == owner.pid
+    return is_same and namespace_of(pid) == owner.pid_namespace
 
 
 def this_actor() -> Doc:
@@ -108,6 +117,23 @@ def pid_namespace() -> int | None:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return None
+
+
+def namespace_of(pid: int) -> int | None:
+    """As `pid_namespace`, of the process `pid`; None of one that is gone, or another user's."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return None
+
+
+def sees_namespace(namespace: object) -> bool:
+    """Whether a process of this PID namespace is to be seen here; then all that are in it are."""
+    return any(namespace_of(pid) == namespace for pid in _pids())
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
 def _is_dead(pid: int, started: int | None) -> bool:

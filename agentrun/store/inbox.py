@@ -173,15 +173,24 @@ def answer(writer: Writer, run_dir: RunDir, said: Input) -> Message:
 
 
 def request_stop(
-    writer: Writer, run_dir: RunDir, *, actor: Doc, reason: str, intent: str, via: str, force: bool = False
+    writer: Writer,
+    run_dir: RunDir,
+    *,
+    actor: Doc,
+    reason: str,
+    intent: str,
+    via: str,
+    force: bool = False,
+    gone: bool = False,
 ) -> Run:
     """Stores the intent to stop an open run: the event, then the sentinel. A queued run is over with that.
 
     The first intent fixes how the run ends; later ones are only recorded. `force` asks to kill what is alive without
-    a grace period, from then on. Returns the run as it is then.
+    a grace period, from then on; `gone` is the user's word that nothing is alive in the run's `whereabouts`. Returns
+    the run as it is then.
     """
     payload: Doc = {"actor": actor, "reason": reason, "intent": intent, "via": via}
-    payload |= {"force": True} if force else {}
+    payload |= ({"force": True} if force else {}) | ({"gone": True} if gone else {})
     return closing.stop(writer, run_dir, payload)
 
 

@@ -12,22 +12,23 @@ from agentrun.records.lease import Lease
 from agentrun.records.views import Late
 from agentrun.store.disk import Directory, speaking_of
 from agentrun.store.holders import look_at
-from agentrun.store.identity import is_of_here
+from agentrun.store.identity import number_here
 from agentrun.store.locks import lock_holder
 
 
 def lateness(session: Directory, lease: Lease) -> Late:
     """Why the owner of `lease`, which has run out, may not have renewed it, as far as this process can see."""
     owner = lease.owner
-    if not is_of_here(owner):
+    pid = number_here(owner)
+    if pid is None:
         return Late("elsewhere", str(owner))
-    if look_at(owner.pid)[1]:
-        return Late("suspended", str(owner), owner.pid)
+    if look_at(pid)[1]:
+        return Late("suspended", str(owner), pid)
     keeper = lock_holder(session)
-    if keeper is not None and keeper != owner.pid:
+    if keeper is not None and keeper != pid:
         name, is_suspended = look_at(keeper)
-        return Late("kept_waiting", str(owner), owner.pid, {"pid": keeper, "name": name, "suspended": is_suspended})
-    return Late("silent" if _has_room(session) else "no_room", str(owner), owner.pid)
+        return Late("kept_waiting", str(owner), pid, {"pid": keeper, "name": name, "suspended": is_suspended})
+    return Late("silent" if _has_room(session) else "no_room", str(owner), pid)
 
 
 def _has_room(directory: Directory) -> bool:

@@ -249,17 +249,21 @@ class RunReader:
             return False
 
     def is_driven(self, run: Run) -> bool:
-        """Whether some executor has the run: by its lock; where one that was fenced out keeps that, by its lease."""
+        """Whether some executor has the run: by its lock; where one was fenced out that kept that, by its lease."""
         from agentrun.store.locks import is_executor_alive
 
-        return is_executor_alive(self.directory) and (run.fenced is None or self._is_had_by_lease(run))
+        has_lock = is_executor_alive(self.directory)
+        return has_lock if run.fenced is None else self._is_had_by_lease(run, has_lock)
 
-    def _is_had_by_lease(self, run: Run) -> bool:
+    def _is_had_by_lease(self, run: Run, has_lock: bool) -> bool:
         from agentrun.store.identity import is_gone
 
         lease = self.lease_of(run)
-        # A lease that was given back waits for whoever was started to take it; who gave it back may have gone.
-        return lease is not None and (run.lease_owner is None or not is_gone(lease.owner))
+        if lease is None or run.lease_owner is None:
+            # A lease that was given back waits for whoever was started to take it; who gave it back may have gone.
+            return lease is not None
+        # The lock may be free for a moment: the old one has let go, and the new one is about to take it.
+        return (has_lock or not lease.locked) and not is_gone(lease.owner)
 
     def lease_of(self, run: Run) -> Lease | None:
         """The lease of the current generation, unless it was let go of."""

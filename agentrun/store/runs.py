@@ -165,13 +165,15 @@ class RunDir(RunReader):
         """
         return self._hold(self._take_lease(held, lease_seconds, self.current(held).attempts, fenced), held)
 
-    def renew(self, lease: Lease, held: Held, lease_seconds: float, executing_ms: int | None = None) -> Lease:
+    def renew(
+        self, lease: Lease, held: Held, lease_seconds: float, executing_ms: int | None = None, *, locked: bool = False
+    ) -> Lease:
         """Renews the lease, with the executing time that the run has used by now. Raises FencedOut."""
         from agentrun.store.deadlines import new_lease
 
         self.check(lease, held)
         spent = lease.executing_ms if executing_ms is None else executing_ms
-        renewed = new_lease(lease.generation, lease.owner, lease_seconds, spent)
+        renewed = new_lease(lease.generation, lease.owner, lease_seconds, spent)._replace(locked=locked)
         self._write_lease(renewed)
         return renewed
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,13 +19,23 @@ from agentrun.store.disk import Directory
 from agentrun.store.liveness import still_fenced
 from agentrun.store.locks import lock_holder
 from agentrun.store.redo import writing
-from tests.cli.conftest import is_gone, state, until
+from tests.cli.conftest import PATIENCE, is_gone, state, until
 
 Home = Any
 
 pytestmark = pytest.mark.slow
-NOT_OVER, FENCED = 6, 12
+NOT_OVER, CONFLICT, FENCED = 6, 7, 12
 CONTAINER = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
+class Rival(NamedTuple):
+    """Somebody who looks after lost runs in a container, whose end is that of all executors in it.
+
+    `of` is the number here of the executor whose run it has taken.
+    """
+
+    of: int
+    container: subprocess.Popen[bytes]
 
 
 @pytest.fixture
@@ -95,16 +105,25 @@ def recovered(home: Home, code: int = 0) -> list[str]:
     return [doc["outcome"] for doc in done.docs]
 
 
-# covers A59 A63 B33 B34 B35 B36 B37
-def test_one_in_another_container_is_fenced_out_and_leaves_when_it_wakes_up(
-    home: Home, working: str, in_container: subprocess.Popen[bytes]
-) -> None:
-    run = f"{working}/run-1"
+@pytest.fixture
+def rival(home: Home, in_container: subprocess.Popen[bytes]) -> Iterator[Rival]:
+    """The executor is frozen, and the rival in another container has taken its run and gone on with it."""
+    run = next(iter(home.sessions.iterdir())).name + "/run-1"
     (pid,) = map(int, Path(f"/proc/{in_container.pid}/task/{in_container.pid}/children").read_text().split())
     freeze(home, run, pid)
     with_longer_leases(home)
-    assert recovered(home) == ["continued"]
-    home.at_gate(2)
+    argv = [*CONTAINER, *home.argv("recover", "--watch")]
+    with subprocess.Popen(argv, env=home.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as patrol:
+        home.at_gate(2)
+        yield Rival(pid, patrol)
+        patrol.kill()
+
+
+# covers A59 A63 B33 B34 B35 B36 B37
+def test_one_in_another_container_is_fenced_out_and_leaves_when_it_wakes_up(
+    home: Home, working: str, in_container: subprocess.Popen[bytes], rival: Rival
+) -> None:
+    run, pid = f"{working}/run-1", rival.of
     # The old one has the lock and does nothing; the lease shows that the new one is at work.
     assert (state(pid), holder_of(home, run)) == ("T", pid)
     view = home.view(run)
@@ -114,12 +133,61 @@ def test_one_in_another_container_is_fenced_out_and_leaves_when_it_wakes_up(
     os.kill(pid, signal.SIGCONT)
     assert in_container.wait() == FENCED
     # The new one gets the lock that the old one lets go.
-    until(lambda: holder_of(home, run) == home.executor(run), "the lock")
+    until(lambda: holder_of(home, run) not in (None, pid), "the lock")
     home.open_gate()
     home.wait_for_status(run, "completed")
     assert home.run("show", run, "--report").text == "rows\n"
     assert (home.path / "effects").read_text() == "looked\n" * 2
     assert [event["generation"] for event in home.events(run, "run.lease_acquired")] == [1, 2, 3]
+
+
+# covers A58 A63
+def test_who_has_got_the_lock_and_dies_is_lost_at_once(
+    home: Home, working: str, in_container: subprocess.Popen[bytes], rival: Rival
+) -> None:
+    run = f"{working}/run-1"
+    os.kill(rival.of, signal.SIGCONT)
+    assert in_container.wait() == FENCED
+    lease = home.run_dir(run) / "lease.json"
+    until(lambda: json.loads(lease.read_bytes()).get("locked"), "its lease saying so")
+    rival.container.kill()
+    # The lease has minutes to go.
+    until(lambda: home.view(run)["executor"] == "lost", "its lock being free")
+
+
+# covers A51
+def test_such_a_run_ends_once_the_one_that_was_fenced_out_has_said_that_nothing_of_it_is_alive(
+    home: Home, working: str, in_container: subprocess.Popen[bytes], rival: Rival
+) -> None:
+    def elsewhere(*words: str) -> int:
+        argv = [*CONTAINER, *home.argv(*words)]
+        return subprocess.run(argv, env=home.env, capture_output=True, timeout=PATIENCE, check=False).returncode
+
+    run = f"{working}/run-1"
+    assert elsewhere("cancel", run, "--wait") == NOT_OVER
+    until(lambda: home.view(run)["executor"] == "lost", "nothing more to do where the rival is")
+    # Whoever says that it is gone is told better: it has its lock.
+    assert elsewhere("cancel", run, "--gone") == CONFLICT
+    assert state(rival.of) == "T"
+    os.kill(rival.of, signal.SIGCONT)
+    assert in_container.wait() == FENCED
+    assert elsewhere("cancel", run, "--wait") == 0
+
+
+def test_one_in_a_container_that_can_be_seen_from_here_is_ended(
+    home: Home, working: str, in_container: subprocess.Popen[bytes]
+) -> None:
+    """It is on the same machine, under another number."""
+    run = f"{working}/run-1"
+    (pid,) = map(int, Path(f"/proc/{in_container.pid}/task/{in_container.pid}/children").read_text().split())
+    freeze(home, run, pid)
+    with_longer_leases(home)
+    assert recovered(home) == ["continued"]
+    assert is_gone(pid)
+    home.at_gate(2)
+    assert home.view(run)["fenced"] is None
+    home.open_gate()
+    home.wait_for_status(run, "completed")
 
 
 # covers B33 B37

@@ -264,7 +264,7 @@ def test_one_that_was_replaced_writes_nothing_into_the_run_and_says_what_it_knew
     after = {path: path.read_bytes() for path in home.run_dir(working).rglob("*") if path.is_file()}
     assert before == after
     notes = (home.session_dir(working) / "stale" / "run-1.generation-1.jsonl").read_text().splitlines()
-    assert [json.loads(note)["type"] for note in notes] == ["tool.finished"]
+    assert [json.loads(note)["type"] for note in notes] == ["tool.finished", "run.lease_released"]
     assert json.loads(notes[0])["payload"]["operationId"] == "op-2"
     assert marked(home, working) == []
 

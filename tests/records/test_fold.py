@@ -22,6 +22,8 @@ ATTEMPT = st.integers(1, 3)
 MAYBE_TEXT = st.none() | st.sampled_from(["because", "\u2028"])
 COUNTS = st.none() | st.integers(0, 99)
 
+OWNERS = st.sampled_from([{"pid": 1}, {"pid": 2, "bootId": "b", "pidNamespace": 7}, {"pid": 3, "bootId": "b"}])
+
 
 def payload(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Doc]:
     """Payloads in which any field may be missing, as in those of other versions."""
@@ -34,8 +36,10 @@ def always(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Doc]:
 
 PAYLOADS: dict[EventType, st.SearchStrategy[Doc]] = {
     E.RUN_ACCEPTED: payload(messageSeq=st.integers(1, 9), agent=MAYBE_TEXT),
-    E.RUN_LEASE_ACQUIRED: payload(owner=st.just({"pid": 1}), attempt=ATTEMPT, expiresAt=st.just("2026")),
-    E.RUN_LEASE_RELEASED: payload(reason=MAYBE_TEXT, executingMs=st.integers(0, 99)),
+    E.RUN_LEASE_ACQUIRED: payload(owner=OWNERS, attempt=ATTEMPT, expiresAt=st.just("2026")),
+    E.RUN_LEASE_RELEASED: payload(
+        reason=MAYBE_TEXT, executingMs=st.integers(0, 99), whereabouts=st.none() | st.lists(OWNERS, max_size=2),
+    ),
     E.RUN_STARTED: payload(timeoutAt=st.none() | st.just("2026"), inputMode=st.just("prompt")),
     E.INPUT_DELIVERED: payload(messageSeqs=st.lists(st.integers(1, 9), max_size=3), turnId=st.just("turn-1")),
     E.MODEL_REQUEST_STARTED: always(operationId=OPERATIONS, model=st.just("m"), attempt=ATTEMPT),
@@ -67,7 +71,7 @@ PAYLOADS: dict[EventType, st.SearchStrategy[Doc]] = {
     E.OPERATION_CANCEL_REQUESTED: payload(operationId=OPERATIONS, reason=MAYBE_TEXT, force=st.booleans()),
     E.RUN_CANCEL_REQUESTED: payload(
         intent=st.sampled_from(["cancel", "timeout", "interrupt", "parent", "signal", "whim"]), reason=MAYBE_TEXT,
-        force=st.booleans(),
+        force=st.booleans(), gone=st.booleans(),
     ),
     E.RUN_FAILING: payload(reason=MAYBE_TEXT),
     E.RUN_SURVIVORS_FOUND: payload(survivors=st.lists(st.sampled_from(["sleep 60 (pid 7)", "s2/run-1"]), max_size=2)),
@@ -337,3 +341,44 @@ def test_costs_are_summed_where_they_are_known_and_null_where_none_is() -> None:
     assert costs(None, {"inputTokens": 3, "costUsd": None}) is None
     assert costs({"costUsd": 0.1}, {"costUsd": None}, {"costUsd": 0.2}) == 0.3
     assert costs({"costUsd": True}, {"costUsd": "much"}) is None
+
+
+def of(boot: str | None, namespace: int | None, pid: int = 1) -> Doc:
+    return {"user": "ann", "host": "tea", "pid": pid, "bootId": boot, "pidNamespace": namespace}
+
+
+def whereabouts(*events: tuple[EventType, int, Doc]) -> list[tuple[Any, Any]]:
+    """Namespace and generation of each place in which something may be alive after these events of a started run."""
+    begin = [
+        Event("s", "run-1", 1, E.RUN_ACCEPTED.value, "at", 0, {}),
+        Event("s", "run-1", 2, E.RUN_LEASE_ACQUIRED.value, "at", 1, {"owner": of("b", 7)}),
+        Event("s", "run-1", 3, E.RUN_STARTED.value, "at", 1, {}),
+    ]
+    told = [Event("s", "run-1", 4 + n, kind.value, "at", each, said) for n, (kind, each, said) in enumerate(events)]
+    return [(each["pidNamespace"], each["generation"]) for each in fold_run([*begin, *told]).whereabouts]
+
+
+# covers A51
+def test_where_something_may_be_alive_follows_from_who_had_the_run_and_how_it_was_left() -> None:
+    taken, left, stop = E.RUN_LEASE_ACQUIRED, E.RUN_LEASE_RELEASED, E.RUN_CANCEL_REQUESTED
+
+    def by(boot: str | None, namespace: int | None) -> Doc:
+        return {"owner": of(boot, namespace)}
+
+    assert whereabouts() == []
+    assert whereabouts((taken, 2, by("b", 7))) == [], "who has it sees its own container"
+    assert whereabouts((taken, 2, by("b", 8))) == [(7, 1)]
+    assert whereabouts((taken, 2, by("c", 8))) == [], "nothing outlives a boot"
+    assert whereabouts((taken, 2, by(None, None))) == []
+    assert whereabouts((taken, 2, by("b", 8)), (taken, 3, by("b", 9))) == [(7, 1), (8, 2)]
+    assert whereabouts((taken, 2, by("b", 8)), (taken, 3, by("b", 7))) == [(8, 2)]
+    assert whereabouts((taken, 2, by("b", 8)), (taken, 3, by("b", 7)), (taken, 4, by("b", 9))) == [(8, 2), (7, 3)]
+    assert whereabouts((left, 1, {}), (taken, 2, by("b", 8))) == [], "it was left in order"
+    some = {"whereabouts": [{**of("b", 7), "generation": 1}]}
+    assert whereabouts((left, 1, some), (taken, 2, by("b", 8))) == [(7, 1)]
+    assert whereabouts((taken, 2, by("b", 8)), (left, 2, {})) == [(7, 1)]
+    assert whereabouts((taken, 2, by("b", 8)), (left, 2, {"whereabouts": []})) == []
+    assert whereabouts((taken, 2, by("b", 8)), (stop, 2, {"gone": True})) == []
+    assert whereabouts((taken, 2, by("b", 8)), (stop, 2, {"force": True})) == [(7, 1)]
+    ended = {"terminalStatus": "cancelled"}
+    assert whereabouts((taken, 2, by("b", 8)), (stop, 2, {}), (E.RUN_FINISHED, 2, ended)) == []

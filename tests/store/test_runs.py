@@ -95,6 +95,19 @@ def test_a_fenced_executor_leaves_what_it_knows_outside_the_run(session: Session
     assert [json.loads(line)["payload"]["operationId"] for line in path.read_text().splitlines()] == ["op-2", "op-3"]
 
 
+def test_a_lock_that_is_free_says_nothing_until_who_took_over_without_it_has_got_it(session: SessionDir) -> None:
+    """The old one has let go, and the new one is about to take it: that is nobody's death."""
+    executor = Executor(session, trees.accept(session).run_id)
+    executor.die()
+    reader = session.another()
+    fenced = {"user": "ann", "host": "tea", "pid": 1}
+    with recording(session) as writer:
+        lease = executor.run_dir.take_over(writer, lease_seconds=600, fenced=fenced)
+        assert reader.run("run-1").view().executor == "alive"
+        executor.run_dir.renew(lease, writer, 600, locked=True)
+    assert reader.run("run-1").view().executor == "lost"
+
+
 def test_what_others_append_behind_a_torn_line_is_seen_by_who_looked_at_it_before(session: SessionDir) -> None:
     """A handle that counted the torn bytes would read the next record from its middle and miss it: here, a takeover."""
     old = Executor(session, trees.accept(session).run_id)
