@@ -314,8 +314,8 @@ MUTANTS = [
     Mutant(
         "a later intent changes the end",
         "records/changes.py",
-        "    if run.ending is not None:\n        return run\n",
-        "",
+        "    if run.ending is not None:\n        # Its end",
+        "    if False:\n        # Its end",
         "tests/records",
     ),
     # The executor and the agent.

@@ -74,7 +74,7 @@ def _answered(run: Run, event: Event) -> Run:
 def _ending(run: Run, event: Event, intent: str) -> Run:
     if run.ending is not None:
         # Its end is fixed. In an order of events that none of us writes it may wait all the same.
-        return run if run.waiting_for is None else run._replace(waiting_for=None)
+        return run._replace(waiting_for=None)
     return run._replace(
         ending=ENDING_OF_INTENT.get(intent, RunStatus.CANCELLED),
         cancel_requested_at=event.at,
