@@ -109,9 +109,18 @@ def _number(error: BaseException) -> int | None:
         return errno.ENOMEM
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return errno.EAGAIN
+    if isinstance(error, ImportError):
+        return _number_of_loader(str(error))
     number = getattr(error, "errno", None)
     # Of a call of the system's own EAGAIN says something else: not now.
     return number if number != errno.EAGAIN else None
+
+
+def _number_of_loader(words: str) -> int | None:
+    """What a part of Python could not be loaded for, of which dlopen(3) has nothing but words."""
+    if "failed to map segment" in words:
+        return errno.ENOMEM
+    return next((number for number in _SHORT if os.strerror(number) in words), None)
 
 
 # What helps, by what the system calls the trouble.

@@ -17,6 +17,7 @@ import pytest
 
 from agentrun.errors import Denied
 from agentrun.records.finding import Finding, Kind
+from agentrun.records.run import fold_run
 from agentrun.store import inbox
 from agentrun.store.check import check_session, check_tree
 from agentrun.store.check.conversation import look_at_session
@@ -178,6 +179,17 @@ def no_newest_run(session: SessionDir) -> None:
     shutil.rmtree(run_path(session, "run-4"))
 
 
+def an_end_that_is_not_published(session: SessionDir) -> None:
+    """As a crash leaves it right behind `run.finished`."""
+    run_id = trees.completed(session)
+    *before, _ = session.run(run_id).all_events()
+    run_path(session, run_id, "run.json").write_text(json.dumps(fold_run(before).to_doc()))
+    run_path(session, run_id, "report.md").unlink()
+    path = path_of(session, "messages.jsonl")
+    path.write_bytes(b"".join(lines_of(path)[:-1]))
+    path_of(session, "active").write_text(f"{run_id}\n")
+
+
 def no_snapshot_yet(session: SessionDir) -> None:
     trees.accept(session)
     run_path(session, "run-4", "run.json").unlink()
@@ -256,6 +268,7 @@ CASES = [
     Case(no_run, {K.MISSING}, {K.MISSING}, True),
     Case(no_newest_run, {K.RUN, K.SLOT}),
     Case(no_snapshot_yet, {K.RUN}),
+    Case(an_end_that_is_not_published, {K.RUN, K.SLOT}),
     Case(half_a_snapshot, {K.RUN}),
     Case(no_messages, {K.MISSING}, {K.MISSING}, True),
     Case(no_document, {K.UNREADABLE}),
@@ -372,7 +385,7 @@ def test_a_repaired_snapshot_keeps_what_other_versions_wrote_and_a_copy_stays(tr
     trees.cancel(session, "run-4")
     newer = path.read_bytes()
     path.write_bytes(older)
-    assert [each.kind for each in look(tree, repair=True)] == [K.SNAPSHOT]
+    assert [each.kind for each in look(tree, repair=True)] == [K.RUN], "as the next writer would"
     assert path.read_bytes() == newer
     assert list(path.parent.glob("*.damaged-*")) == []
 

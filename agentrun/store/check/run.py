@@ -15,6 +15,7 @@ from agentrun.store import layout
 from agentrun.store.blobs import hash_of, is_digest
 from agentrun.store.check.records import look_at_kinds, look_at_log
 from agentrun.store.disk import Directory
+from agentrun.store.reading import slot_holder
 from agentrun.store.runs import RunDir
 
 _KNOWN = frozenset(
@@ -24,6 +25,8 @@ _KNOWN = frozenset(
     }
 )  # fmt: skip
 _BEHIND = "does not show the run's end; the next writer makes it again"
+_UNTOLD = "the conversation does not tell how the run ended"
+_UNDELIVERED = "the delivered report is not in its place"
 
 
 class _Replay:
@@ -92,6 +95,8 @@ def look_at_run(run_dir: RunDir, has_closing: bool) -> Iterator[Finding]:
             for seq, why in replay.refused
         ]
     findings += _look_at_what_follows(run_dir, run, has_closing)
+    if run is not None and _is_being_published(run_dir, run):
+        findings = [*map(_as_half_done, findings)]
     findings += [
         Finding(Kind.ORPHAN, run_dir.directory.at(name), "is nothing that agentrun made")
         for name in sorted(run_dir.directory.names())
@@ -183,12 +188,22 @@ def _look_at_snapshot(run_dir: RunDir, replay: _Replay) -> Iterator[Finding]:
         yield Finding(Kind.SNAPSHOT, path, _BEHIND)
 
 
+def _is_being_published(run_dir: RunDir, run: Run) -> bool:
+    """Whether the next writer sees that something may be left to do for the end of the run."""
+    return run.is_over and (run.started_at is None or slot_holder(run_dir.session_directory) == run_dir.run_id)
+
+
+def _as_half_done(finding: Finding) -> Finding:
+    """What is not there yet is no damage, but for what lies in its place."""
+    return finding._replace(kind=Kind.RUN) if finding.said in (_BEHIND, _UNTOLD, _UNDELIVERED) else finding
+
+
 def _look_at_what_follows(run_dir: RunDir, run: Run | None, has_closing: bool) -> Iterator[Finding]:
     if run is None:
         yield Finding(Kind.RUN, run_dir.events.path, "the run's first event is not there")
         return
     if run.is_over and not has_closing:
-        yield Finding(Kind.PUBLICATION, run_dir.directory.path, "the conversation does not tell how the run ended")
+        yield Finding(Kind.PUBLICATION, run_dir.directory.path, _UNTOLD)
     yield from _look_at_report(run_dir, run)
 
 
@@ -198,6 +213,6 @@ def _look_at_report(run_dir: RunDir, run: Run) -> Iterator[Finding]:
         if found is not None:
             yield Finding(Kind.IMPOSSIBLE, path, "the run delivered no report")
     elif found is None:
-        yield Finding(Kind.PUBLICATION, path, "the delivered report is not in its place")
+        yield Finding(Kind.PUBLICATION, path, _UNDELIVERED)
     elif found != run.report.get("sha256"):
         yield Finding(Kind.PUBLICATION, path, "is not the report that was delivered")
