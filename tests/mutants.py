@@ -645,6 +645,13 @@ MUTANTS = [
         "tests/adapters/test_plugins.py",
     ),
     Mutant(
+        "an agent's count damages the record",
+        "agent/events.py",
+        '"usage": told_usage(event.usage),',
+        '"usage": event.usage,',
+        "tests/cli/test_outside_agents.py -k numbers",
+    ),
+    Mutant(
         "the server asks for no patience",
         "agent/request.py",
         "self._pause = pause_after(attempt, failure.retry_after)",

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc
+from agentrun.records.usage import told_usage
 from agentrun.states import EventType, OperationStatus
 
 
@@ -132,7 +133,7 @@ def _request_finished(event: RequestFinished) -> Doc:
         "status": event.status.value,
         "stopReason": event.stop_reason,
         "toolCalls": list(event.calls),
-        "usage": event.usage,
+        "usage": told_usage(event.usage),
         "attempt": event.attempt,
     }
     rest = {

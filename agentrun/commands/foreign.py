@@ -18,6 +18,7 @@ from agentrun.records.codec import Doc
 from agentrun.records.foreign import Head, Over, PassedOver, Replied, Resulted, Said, Titled, Told, Used
 from agentrun.records.message import FOLLOW_UP, PROMPT
 from agentrun.records.session import Session
+from agentrun.records.usage import told_usage
 from agentrun.states import EventType, RunStatus
 from agentrun.store.foreign import ForeignRun, ForeignSession
 from agentrun.store.staging import Staging
@@ -72,7 +73,7 @@ def _sessions(staging: Staging, origin: Origin, told: Iterable[Told], new_id: st
         if making is None and isinstance(each, PassedOver):
             before[each.kind] += 1
         elif making is None and isinstance(each, Titled):
-            title = each.title
+            title = beginning(each.title)
         elif making is None or isinstance(each, Head):
             if making is not None and (done := making.finish()):
                 yield done
@@ -125,7 +126,7 @@ class _Making:
             case PassedOver():
                 self.passed_over[told.kind] += 1
             case Titled():
-                self._title = told.title
+                self._title = beginning(told.title)
             case Said():
                 self._said(told)
             case Replied():
@@ -240,7 +241,8 @@ class _Making:
         calls = [{"id": call.call_id, "name": call.name, "arguments": call.arguments} for call in reply.calls]
         stop = reply.stop_reason if reply.stop_reason in _STOP_REASONS else "end_turn"
         answered: Doc = {
-            "status": "succeeded", "stopReason": stop, "text": reply.text, "toolCalls": calls, "usage": reply.usage,
+            "status": "succeeded", "stopReason": stop, "text": reply.text, "toolCalls": calls,
+            "usage": told_usage(reply.usage),
         }  # fmt: skip
         run.append(E.MODEL_REQUEST_FINISHED, at, request | answered | _origin_of(reply.origin))
         self._last_text = reply.text

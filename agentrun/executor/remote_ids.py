@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentrun.records.lease import Lease
+from agentrun.records.session import conversation_name
 from agentrun.store.document import keep_remote_id
 from agentrun.store.redo import recording
 from agentrun.store.runs import RunDir
@@ -19,8 +20,7 @@ class StoredRemoteIds:
 
     def get(self, name: str) -> str | None:
         """The id under which `name` knows this session, as it is stored now."""
-        value = self._session.read().remote_ids.get(name)
-        return value if isinstance(value, str) else None
+        return conversation_name(self._session.read().remote_ids.get(name))
 
     def keep(self, name: str, value: str) -> None:
         """Stores it, durable. Raises FencedOut: whoever took the run over has a conversation of its own by now."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # What a JSON number is for everybody who reads it (RFC 8259, section 6), and what a float of Python can be made of.
 _MOST = 1 << 53
+MOST_COUNT = _MOST - 1
 _IN_RANGE = object()
 
 _NOTHING = type(None)

@@ -13,6 +13,9 @@ _FIELDS = frozenset(
     )
 )
 
+# Characters of what an agent from outside calls its conversation.
+LONGEST_NAME = 4096
+
 
 class Session(NamedTuple):
     """A session; `revision` rises with each rewriting, so that two windows cannot overwrite each other unseen."""
@@ -93,3 +96,18 @@ def _text(value: object) -> str:
 def _seq_of(origin: Doc | None) -> int:
     seq = (origin or {}).get("seq")
     return seq if type(seq) is int else 0
+
+
+def conversation_name(value: object) -> str | None:
+    """`value` if an agent from outside may call a conversation so; None if not.
+
+    It stands in `session.json`, which every listing reads, and is handed back as an argument or a variable: these hold
+    no NUL and no character that is none (execve(2)).
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or "\0" in value:
+        return None
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+    return value

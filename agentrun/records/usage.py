@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
+from agentrun.records.fields import MOST_COUNT, is_count
 from agentrun.records.operation import CHECK, Operation
 from agentrun.states import EventType
 
@@ -13,7 +14,26 @@ if TYPE_CHECKING:
 
 E = EventType
 
+# What is told in numbers: of tokens, and in dollars.
+_COST = "costUsd"
+_TOLD = frozenset({"inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", _COST})
 _COUNTED = frozenset({E.MODEL_REQUEST_STARTED, E.MODEL_REQUEST_FINISHED, E.TOOL_STARTED})
+
+
+def told_usage(usage: Doc | None) -> Doc | None:
+    """What a model or an agent says that it used, as far as a record can hold it: what is no count is not known.
+
+    A server that counts wrong, or wants harm, would otherwise have a line written that nobody can read.
+    """
+    if not isinstance(usage, dict):
+        return None
+    return {name: value if _may_be_told(name, value) else None for name, value in usage.items()}
+
+
+def _may_be_told(name: str, value: object) -> bool:
+    if name == _COST and type(value) is float:
+        return 0 <= value <= MOST_COUNT
+    return name not in _TOLD or (is_count(value) and value >= 0)
 
 
 def after_executing(usage: Doc, event: Event) -> Doc:
@@ -48,7 +68,8 @@ def _counted(usage: Doc, **more: int | None) -> Doc:
     counted = dict(usage)
     for name, number in more.items():
         if isinstance(number, int):
-            counted[name] = (counted[name] or 0) + number
+            # A sum that no record can hold stays at the largest that one can.
+            counted[name] = min((counted[name] or 0) + number, MOST_COUNT)
     return counted
 
 
@@ -57,4 +78,4 @@ def _with_cost(usage: Doc, cost: object) -> Doc:
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         return usage
     # Rounded, so that every reader of the same events writes the same digits.
-    return usage | {"costUsd": round((usage["costUsd"] or 0) + cost, 9)}
+    return usage | {"costUsd": min(round((usage["costUsd"] or 0) + cost, 9), MOST_COUNT)}

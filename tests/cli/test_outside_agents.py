@@ -187,3 +187,23 @@ def test_an_acp_agent_that_lost_its_executor_is_ended_with_all_that_it_started(h
     assert [each["method"] for each in heard if "session/load" in str(each.get("method"))] == ["session/load"]
     assert home.run("cancel", run, "--wait").code == 0
     assert home.marked(session) == []
+
+
+@pytest.mark.slow
+def test_an_agent_that_counts_beyond_all_numbers_damages_no_record(home: Any) -> None:
+    # covers promises 2, 13
+    lines = [{"type": "usage", "inputTokens": 2**53 - 1, "outputTokens": number} for number in (10**400, -7, 3)]
+    lines += [{"type": "session", "id": name} for name in ("thread-1", "a\0b", "\ud800", "x" * 5000)]
+    script = home.path / "agent.py"
+    script.write_text(
+        f"print({json.dumps(chr(10).join(map(json.dumps, lines)))})\n"
+        "import json, os\n"
+        "print(json.dumps({'type': 'text', 'text': os.environ.get('AGENTRUN_REMOTE_SESSION', 'new here')}))\n"
+    )
+    config = f"[agents.cli]\nkind = 'command'\ncommand = [{sys.executable!r}, {str(script)!r}]\n"
+    home.config.write_text(home.config.read_text() + config)
+    session = home.new("--agent", "cli")
+    assert [home.run("send", session, "go").text for _ in range(2)] == ["new here\n", "thread-1\n"]
+    assert home.run("check", session).code == 0
+    usage = home.view(f"{session}/run-1")["usage"]
+    assert (usage["inputTokens"], usage["outputTokens"]) == (None, 3)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agentrun.adapters.foreign.lines import LONGEST
 from agentrun.agent.transcript import Transcript
 from agentrun.commands.foreign import NO_RESULT, NOT_TOLD, Taken
 from agentrun.commands.importing import FORMATS, import_foreign, kind_of
@@ -320,6 +321,13 @@ def test_the_logs_of_llm_before_and_after_its_change(
     [
         "create view responses as select 1 id, 'm' model, 'hi' prompt, null system, 'ho' response, 1 conversation_id;",
         "create table unrelated (a);",
+        # What is computed when it is read: gigabytes, from a file of 8 KiB.
+        "create table responses (id, conversation_id, prompt, response as (hex(zeroblob(400000000))) stored);",
+        "create table responses (id, conversation_id, prompt, response as (hex(zeroblob(400000000))));",
+        (
+            "pragma writable_schema = on; insert into sqlite_master values"
+            " ('table', 'responses', 'responses', 0, 'create virtual table responses using fts5 (id)')"
+        ),
     ],
 )
 def test_a_database_that_is_none_of_llm_is_refused_and_no_view_is_read(
@@ -327,6 +335,27 @@ def test_a_database_that_is_none_of_llm_is_refused_and_no_view_is_read(
 ) -> None:
     with pytest.raises(CorruptRecord, match="no database of llm"):
         taken(database(tmp_path, script), "logs.db")
+
+
+def test_a_text_that_is_too_long_is_not_taken_out_of_a_database(
+    taken: Callable[..., list[Taken]], tmp_path: Path
+) -> None:
+    # covers promise 16
+    data = database(tmp_path, OLD_LLM, f"insert into responses (id, prompt) values ('r9', zeroblob({LONGEST + 1}))")
+    with pytest.raises(CorruptRecord, match="too big"):
+        taken(data, "logs.db")
+
+
+def test_a_title_is_short_whatever_the_file_says(taken: Callable[..., list[Taken]]) -> None:
+    """It stands in `session.json`, which every listing reads. # covers promise 16"""
+    lines = [
+        {"type": "summary", "leafUuid": "x", "summary": "first\n" + "x" * 10_000},
+        {"type": "user", "sessionId": "s", "message": {"content": "hi"}},
+        {"type": "assistant", "sessionId": "s", "message": {"id": "m", "content": "ho"}},
+        {"type": "summary", "leafUuid": "x", "summary": "y" * 10_000},
+    ]
+    (session,) = taken("\n".join(map(json.dumps, lines)).encode(), "a.jsonl")
+    assert session.session.title == "y" * 79 + "…"
 
 
 def test_a_damaged_database_leaves_nothing(tree: Tree, taken: Callable[..., list[Taken]], tmp_path: Path) -> None:

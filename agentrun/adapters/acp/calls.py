@@ -31,7 +31,10 @@ def is_over(merged: Doc) -> bool:
 
 def outcome_of(merged: Doc) -> tuple[Status, bytes, str | None]:
     """How it ended: status, output, error."""
-    text = "\n".join(filter(None, map(_text, merged.get("content") or ()))) or _raw(merged.get("rawOutput"))
+    content = merged.get("content")
+    text = "\n".join(filter(None, map(_text, content if isinstance(content, list) else ()))) or _raw(
+        merged.get("rawOutput")
+    )
     output = text.encode("utf-8", "replace")
     if merged.get("status") == "completed":
         return Status.SUCCEEDED, output, None

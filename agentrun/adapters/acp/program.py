@@ -15,6 +15,7 @@ from agentrun.adapters.process import CannotStart, Peer, open_peer
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
 from agentrun.config import Patience
 from agentrun.records.codec import Doc
+from agentrun.records.session import conversation_name
 
 PROTOCOL_VERSION = 1
 # Seconds until an agent has greeted us and opened a conversation.
@@ -125,21 +126,21 @@ class Program:
         )
         if hello.get("protocolVersion") != PROTOCOL_VERSION:
             raise ConnectionError(f"it speaks version {hello.get('protocolVersion')} of the protocol, and not 1")
-        offered = (hello.get("agentCapabilities") or {}).get("_meta") or {}
-        self.can_steer = bool(offered.get(STEERING))
+        capabilities = _object(hello, "agentCapabilities")
+        self.can_steer = bool(_object(capabilities, "_meta").get(STEERING))
         where: Doc = {"cwd": cwd, "mcpServers": []}
-        if known and await self._reopen(hello.get("agentCapabilities") or {}, where | {"sessionId": known}):
+        if known and await self._reopen(capabilities, where | {"sessionId": known}):
             self.session_id, self.remembers = known, True
             return
         opened = await self.ask("session/new", where)
-        self.session_id = str(opened.get("sessionId"))
+        name = conversation_name(opened.get("sessionId"))
+        if name is None:
+            raise ConnectionError("it opened a conversation and gave it no name that could be kept")
+        self.session_id = name
 
     async def _reopen(self, capabilities: Doc, where: Doc) -> bool:
         method = None
-        if (
-            isinstance(capabilities.get("sessionCapabilities"), dict)
-            and "resume" in capabilities["sessionCapabilities"]
-        ):
+        if "resume" in _object(capabilities, "sessionCapabilities"):
             method = "session/resume"
         elif capabilities.get("loadSession") is True:
             method = "session/load"
@@ -194,3 +195,9 @@ class Program:
         outcome = self._peer.outcome()
         ended = outcome.exit_code is not None or outcome.signal is not None
         return with_stderr(f"it has ended ({how_it_ended(outcome)})" if ended else said, outcome)
+
+
+def _object(doc: Doc, name: str) -> Doc:
+    """The object `name` of an answer; what is none says nothing."""
+    value = doc.get(name)
+    return value if isinstance(value, dict) else {}

@@ -332,7 +332,7 @@ def _asked_text(message: str, properties: Doc) -> str:
     if len(properties) == 1:
         (field,) = properties.values()
         choices = field.get("enum") if isinstance(field, dict) else None
-        return message + (f" ({', '.join(map(str, choices))})" if choices else "")
+        return message + (f" ({', '.join(map(str, choices))})" if isinstance(choices, list) and choices else "")
     return f"{message}\nAnswer with a JSON object with: {', '.join(properties)}"
 
 

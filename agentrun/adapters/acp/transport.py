@@ -8,7 +8,7 @@ from typing import Any
 
 from agentrun.adapters.process import Peer
 from agentrun.adapters.process.output import Lines
-from agentrun.records.rpc import message_of
+from agentrun.records.rpc import answer_of
 
 # A message may hold a whole file.
 LINE_BYTES = 256 * 1024 * 1024
@@ -32,7 +32,7 @@ class PeerTransport:
         while True:
             while self._lines.complete:
                 await self._make_room()
-                message = message_of(self._lines.complete.popleft())
+                message = answer_of(self._lines.complete.popleft())
                 if message is not None:
                     return message
             chunk = await self._peer.receive()

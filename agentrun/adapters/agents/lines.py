@@ -13,7 +13,9 @@ from agentrun.adapters.agents.activity import Call
 from agentrun.adapters.agents.turns import AgentFailed, Exchange, Said
 from agentrun.adapters.process.output import Lines
 from agentrun.records.codec import Doc, decode
+from agentrun.records.fields import is_count
 from agentrun.records.operation import READ, WRITE
+from agentrun.records.session import conversation_name
 from agentrun.states import OperationStatus as Status
 
 # A line may hold the whole result of a tool.
@@ -88,7 +90,7 @@ class Output:
     # One per type of line.
 
     async def _take_session(self, line: Doc) -> None:
-        self.session_id = _text(line.get("id")) or self.session_id
+        self.session_id = conversation_name(line.get("id")) or self.session_id
 
     async def _take_text(self, line: Doc) -> None:
         await self._exchange.say(_text(line.get("text")))
@@ -100,7 +102,8 @@ class Output:
         self._question = _text(line.get("text")) or None
 
     async def _take_usage(self, line: Doc) -> None:
-        counts = {name: line[name] for name in ("inputTokens", "outputTokens") if type(line.get(name)) is int}
+        told = {name: line.get(name) for name in ("inputTokens", "outputTokens")}
+        counts = {name: count for name, count in told.items() if is_count(count) and count >= 0}
         before = self._usage or {}
         self._usage = before | {name: before.get(name, 0) + count for name, count in counts.items()}
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from agentrun.records.codec import Doc, decode
+from agentrun.records.fields import is_count
 
 # Bytes of a line; a longer one is passed over. Pictures stand in such lines, and no conversation needs more.
 LONGEST = 64 << 20
@@ -52,7 +53,7 @@ def docs_of(value: object) -> list[Doc]:
 
 def number_of(value: object) -> int:
     """`value` if it is a count."""
-    return value if type(value) is int and value >= 0 else 0
+    return value if is_count(value) and value >= 0 else 0
 
 
 def time_of(value: object) -> str | None:

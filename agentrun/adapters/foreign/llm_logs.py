@@ -1,18 +1,20 @@
 """Logs of `llm` (https://llm.datasette.io): an SQLite database with all conversations.
 
 Up to version 0.35 a `responses` row is a prompt with its reply; since then a `turns` row points into a tree of
-`messages` with `parts`. A database that was carried over may have both. It is opened for reading only, and only tables
-are read: a view or a trigger in a database from elsewhere is somebody's program.
+`messages` with `parts`. A database that was carried over may have both. It is opened for reading only, and only what
+tables have stored is read: a view, a trigger, a computed column or a virtual table in a database from elsewhere is
+somebody's program, and may make gigabytes of nothing.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from agentrun.adapters.foreign.lines import beginning, doc_of, text_of, time_of
+from agentrun.adapters.foreign.lines import LONGEST, beginning, doc_of, text_of, time_of
 from agentrun.errors import CorruptRecord
 from agentrun.records.codec import Doc, decode
 from agentrun.records.foreign import Call, Head, PassedOver, Replied, Resulted, Said, Told
@@ -23,6 +25,11 @@ MAGIC = b"SQLite format 3\0"
 _LONGEST_CHAIN = 10_000
 
 Row = dict[str, object]
+
+# What makes a table that has no rows of its own (https://www.sqlite.org/vtab.html), and the marks of generated columns
+# in `pragma table_xinfo`.
+_VIRTUAL = re.compile(r"(?i)\s*create\s+virtual\b")
+_COMPUTED = (2, 3)
 
 
 def read(path: str) -> Iterator[Told]:
@@ -47,10 +54,13 @@ class _Database:
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self._connection = connection
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
         connection.execute("pragma trusted_schema = off")
         connection.execute("pragma query_only = on")
-        rows = connection.execute("select name from sqlite_master where type = 'table'")
-        self._tables = {str(name) for (name,) in rows}
+        rows = connection.execute("select name, sql from sqlite_master where type = 'table'")
+        self._tables = {str(name) for name, sql in rows if not _VIRTUAL.match(str(sql))}
+        self._stored: set[str] = set()
+        self._path = path
         if not self._tables & {"responses", "turns"}:
             raise _damaged(path, "it has neither a table responses nor a table turns")
 
@@ -59,24 +69,35 @@ class _Database:
             yield from self._thread(thread)
         yield from self._responses()
 
-    def _rows(self, table: str, rest: str = "", *values: object) -> list[Row]:
+    def _rows(self, table: str, rest: str = "", *values: object) -> Iterator[Row]:
         """Rows of a table; none if there is no such table. `table` and `rest` are ours, never the database's."""
         if table not in self._tables:
-            return []
+            return
+        self._check_stored(table)
         cursor = self._connection.execute(f'select * from "{table}" {rest}', values)
         names = [each[0] for each in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        for row in cursor:
+            yield dict(zip(names, row, strict=True))
+
+    def _check_stored(self, table: str) -> None:
+        """Raises CorruptRecord if what a column of it holds is computed when it is read."""
+        if table in self._stored:
+            return
+        for column in self._connection.execute(f'pragma table_xinfo("{table}")'):
+            if column[6] in _COMPUTED:
+                raise _damaged(self._path, f"the column {str(column[1])[:40]!r} of {table} is computed, not stored")
+        self._stored.add(table)
 
     # --- since version 0.36
 
     def _thread(self, thread: Row) -> Iterator[Told]:
-        turns = self._rows("turns", "where thread_id = ? order by id", thread.get("id"))
-        if not turns:
-            return
-        title = text_of(thread.get("name"))
-        yield Head(text_of(thread.get("id")), time_of(turns[0].get("datetime_utc")), title and beginning(title))
         known: set[object] = set()
-        for turn in turns:
+        is_first = True
+        for turn in self._rows("turns", "where thread_id = ? order by id", thread.get("id")):
+            if is_first:
+                title = text_of(thread.get("name"))
+                yield Head(text_of(thread.get("id")), time_of(turn.get("datetime_utc")), title and beginning(title))
+                is_first = False
             yield from self._turn(turn, known)
 
     def _turn(self, turn: Row, known: set[object]) -> Iterator[Told]:
@@ -101,11 +122,11 @@ class _Database:
         chain: list[Row] = []
         while tip is not None and tip not in known and len(chain) < _LONGEST_CHAIN:
             known.add(tip)
-            found = self._rows("messages", "where hash = ?", tip)
-            if not found:
+            found = next(self._rows("messages", "where hash = ?", tip), None)
+            if found is None:
                 break
-            chain.append(found[0])
-            tip = found[0].get("parent_hash")
+            chain.append(found)
+            tip = found.get("parent_hash")
         return chain[::-1]
 
     def _input(self, message: Row, at: str | None) -> Iterator[Told]:
@@ -121,7 +142,7 @@ class _Database:
         if any(texts):
             yield Said("\n\n".join(each for each in texts if each), at, text_of(message.get("hash")))
 
-    def _parts(self, message: Row) -> list[Row]:
+    def _parts(self, message: Row) -> Iterator[Row]:
         return self._rows("parts", "where message_hash = ? order by position", message.get("hash"))
 
     def _text(self, part: Row) -> str:

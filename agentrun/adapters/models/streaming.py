@@ -10,12 +10,10 @@ from agentrun.adapters.models.prices import with_cost
 from agentrun.adapters.models.settings import ModelSettings
 from agentrun.adapters.models.wire import Ended, reply_of
 from agentrun.agent.protocols import ModelFailed, ModelReply
-from agentrun.records.codec import Doc
+from agentrun.records.usage import told_usage
 
 # Characters of a reply, as of any other agent's turn: twenty times the longest of today's models.
 MOST_TEXT = 8 * 1024 * 1024
-# Above this, JSON's readers in other languages make another number of it.
-_MOST_TOKENS = 2**53
 
 
 class Collector(Protocol):
@@ -54,7 +52,7 @@ async def reply_from(
     reply = reply_of(ended, may_lack_reason=settings.finish_reason == "optional")
     priced_by = None if settings.base_url else provider
     return reply._replace(
-        usage=with_cost(_counts(reply.usage), settings.name, provider=priced_by, base_url=settings.base_url)
+        usage=with_cost(told_usage(reply.usage), settings.name, provider=priced_by, base_url=settings.base_url)
     )
 
 
@@ -66,10 +64,3 @@ def _of_the_known_form(settings: ModelSettings) -> Iterator[None]:
     except (TypeError, AttributeError, LookupError, ValueError) as error:
         what = settings.redact(f"the stream is broken: what came has another form ({error})")
         raise ModelFailed(what[:2000], retryable=True) from error
-
-
-def _counts(usage: Doc | None) -> Doc | None:
-    """The tokens that were counted; what is no count is not known."""
-    if usage is None:
-        return None
-    return {name: count if type(count) is int and 0 <= count <= _MOST_TOKENS else None for name, count in usage.items()}

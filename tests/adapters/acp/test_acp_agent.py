@@ -21,6 +21,7 @@ from agentrun.adapters.process.procfs import read_proc
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.protocols import Conversation
 from agentrun.config import AgentConfig
+from agentrun.records.fields import PAYLOAD, wrong_field
 from agentrun.records.message import Message
 from agentrun.records.operation import Operation
 from agentrun.states import EventType, OperationStatus, RunStatus
@@ -407,3 +408,53 @@ def test_what_is_no_message_costs_itself_alone(rig: Rig, line: Any) -> None:
     status = rig.drive(stretch, command=command)
     # It said nothing that would be a report; whoever asks the user waits.
     assert status is RunStatus.WAITING_INPUT or "said nothing" in str(stretch.run.reason), stretch.run.reason
+
+
+# What it says of its calls, and asks, of another form than the protocol has.
+_ODD_AGENT = """
+import json, sys
+kind = sys.argv[1]
+def say(message): print(json.dumps({"jsonrpc": "2.0"} | message), flush=True)
+def update(**what): say({"method": "session/update", "params": {"update": what}})
+for line in sys.stdin:
+    message = json.loads(line)
+    method, number = message.get("method"), message.get("id")
+    if method == "initialize":
+        offered = {"odd": ["x"], "unnamed": {"_meta": ["_session/steering"]}}.get(kind, 7)
+        say({"id": number, "result": {"protocolVersion": 1, "agentCapabilities": offered}})
+    elif method == "session/new" and kind == "refuses":
+        say({"id": number, "error": "go away"})
+    elif method == "session/new":
+        say({"id": number, "result": {"sessionId": {"unnamed": {"a": 1}}.get(kind, "s-1")}})
+    elif method == "session/prompt":
+        for at, content in enumerate((5, True, "text", {"type": "content"}, [7], [{"type": "content", "content": 7}])):
+            update(sessionUpdate="tool_call", toolCallId=f"c{at}", title=["t"], kind="read", status="in_progress")
+            update(sessionUpdate="tool_call_update", toolCallId=f"c{at}", status="completed", content=content)
+        form = {"properties": {"a": {"enum": 5}}}
+        say({"id": "q", "method": "elicitation/create", "params": {"message": ["m"], "requestedSchema": form}})
+        sys.stdin.readline()
+        update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "done"})
+        usage = {"inputTokens": 10**400, "outputTokens": -1}
+        say({"id": number, "result": {"stopReason": ["end_turn"], "usage": usage}})
+"""
+
+
+def test_what_an_agent_says_in_another_form_says_nothing(rig: Rig) -> None:
+    # covers promise 13
+    (rig.directory / "odd.py").write_text(_ODD_AGENT)
+    stretch = FakeStretch("go")
+    stretch.answers = ["seven"]
+    assert rig.drive(stretch, command=(sys.executable, "odd.py", "odd")) is RunStatus.COMPLETED
+    assert stretch.report == "done"
+    calls = [each for each in stretch.operations if each.kind == "tool"]
+    assert [each.status for each in calls] == [S.SUCCEEDED] * 6
+    for event in stretch.events:
+        assert wrong_field(event.payload, PAYLOAD) is None, event
+
+
+@pytest.mark.parametrize(("kind", "says"), [("refuses", "go away"), ("unnamed", "gave it no name")])
+def test_a_conversation_that_is_refused_or_has_no_name(rig: Rig, kind: str, says: str) -> None:
+    (rig.directory / "odd.py").write_text(_ODD_AGENT)
+    stretch = FakeStretch("go")
+    assert rig.drive(stretch, command=(sys.executable, "odd.py", kind)) is RunStatus.FAILED
+    assert says in (stretch.run.reason or "")
