@@ -104,7 +104,7 @@ class SaysWhatNoRecordHolds:
     name = "odd"
 
     async def complete(self, request: object, on_text: object) -> ModelReply:
-        return ModelReply("done", usage={"inputTokens": float("nan")})
+        return ModelReply("done", usage={"thinkingTokens": float("nan")})
 
 
 # covers A55 A65
