@@ -44,11 +44,12 @@ class EquippedAgent:
             await stretch.record(ToolProgressed(operation_id, text))
 
         tools = list(self._tools)
-        for name, each in held.items():
+        for server in self._servers:
+            name = server.config.name
             try:
-                tools += tools_of(await each.get(), on_progress)
+                tools += tools_of(await held[name].get(), on_progress)
             except Unusable as error:
-                await stretch.fail(f"the MCP server {name!r} cannot be used: {error}")
+                await stretch.fail(f"the MCP server {name!r} cannot be used: {server.without_secrets(str(error))}")
         twice = _collision(tools)
         if twice:
             await stretch.fail(f"two tools are called {twice!r}; rename one of them, or its MCP server")

@@ -18,6 +18,7 @@ from agentrun.adapters.process.output import Lines
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.telling import how_it_ended, with_stderr
 from agentrun.config import McpConfig
+from agentrun.config.secrets import hidden, is_secret_name, secrets_of
 
 # Seconds until a server has said what it offers. One that is fetched from a package registry first takes its time.
 STARTING_SECONDS = 120.0
@@ -78,7 +79,7 @@ class McpServer:
         us = Implementation(name="agentrun", version=__version__)
         dispatcher: Any = JSONRPCDispatcher(read, write)
         session = await stack.enter_async_context(ClientSession(client_info=us, dispatcher=dispatcher))
-        return Connection(self.config, session, dispatcher, peer, heard)
+        return Connection(self.config, session, dispatcher, peer, heard, self._secrets_given())
 
     def _open_peer(self) -> Any:
         config = self.config
@@ -110,6 +111,29 @@ class McpServer:
             async with transport as (read, write):
                 yield read, write, answers
 
+    def without_secrets(self, text: str) -> str:
+        """`text` without what the server was given and should keep to itself: it may repeat that in an error."""
+        return hidden(text, self._secrets_given())
+
+    def _secrets_given(self) -> tuple[str, ...]:
+        config, environment = self.config, self._surroundings.environment
+        sent = {
+            name: value for name, value in config.headers.items() if is_secret_name(name) or _VARIABLE.search(value)
+        }
+        given = [value for name, value in config.env.items() if is_secret_name(name)] + list(sent.values())
+        variables = {name for text in (*sent.values(), config.url or "") for name in _VARIABLE.findall(text)}
+        named = {name for text in (*config.args, *config.env.values()) for name in _VARIABLE.findall(text)}
+        variables |= set(filter(is_secret_name, named))
+
+        def filled_in(text: str) -> str:
+            return _VARIABLE.sub(lambda match: environment.get(match[1], ""), text)
+
+        values = [filled_in(text) for text in given]
+        # Of `Bearer KEY`, also the key alone.
+        words = [value.split()[-1] for value in values if value.strip()]
+        address = secrets_of(filled_in(config.url or ""))
+        return (*values, *words, *(environment.get(name, "") for name in variables), *address)
+
     def _filled(self, text: str) -> str:
         """`text` with each `${NAME}` replaced by that variable. Raises Unusable if there is none."""
         return filled(text, self._surroundings.environment)
@@ -133,8 +157,17 @@ class Connection:
     `raw` is the layer below `session`, for what the library does not speak: calls that become tasks.
     """
 
-    def __init__(self, config: McpConfig, session: Any, raw: Any, peer: Peer | None, heard: Lines | Answers) -> None:
+    def __init__(
+        self,
+        config: McpConfig,
+        session: Any,
+        raw: Any,
+        peer: Peer | None,
+        heard: Lines | Answers,
+        secrets: tuple[str, ...],
+    ) -> None:
         self.config = config
+        self._secrets = secrets
         self.session = session
         self.raw = raw
         self.tools: list[Any] = []
@@ -186,15 +219,20 @@ class Connection:
 
     def lost(self, why: str) -> None:
         """The connection broke off."""
-        self._lost = why
+        self._lost = self.without_secrets(why)
+
+    def without_secrets(self, text: str) -> str:
+        """As `McpServer.without_secrets`."""
+        return hidden(text, self._secrets)
 
     async def why(self, said: str) -> str:
         """`said`, or what is known of the end of the program if it has ended."""
         if self._peer is None:
-            return self._lost or said
+            return self._lost or self.without_secrets(said)
         # Its output can be over a moment before it is.
         with anyio.move_on_after(ENDING_SECONDS):
             await self._peer.exited.wait()
         outcome = self._peer.outcome()
         ended = outcome.exit_code is not None or outcome.signal is not None
-        return with_stderr(f"the server has ended ({how_it_ended(outcome)})" if ended else said, outcome)
+        said = f"the server has ended ({how_it_ended(outcome)})" if ended else self.without_secrets(said)
+        return with_stderr(said, outcome, self._secrets)

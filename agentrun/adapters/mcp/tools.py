@@ -90,13 +90,27 @@ class McpTool:
         from pydantic import ValidationError
 
         try:
-            return outcome_of(await call.result())
+            return self._safe(outcome_of(await call.result()))
         except MCPError as error:
             reason = await self._connection.why(error.message) if error.code == CONNECTION_CLOSED else error.message
             refused = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
+            reason = self._connection.without_secrets(reason)
             return ToolOutcome(Status.FAILED, error=reason, may_have_effects=self._writes and not refused)
         except (ValidationError, OSError) as error:
-            return ToolOutcome(Status.FAILED, error=f"its answer is none: {error}", may_have_effects=self._writes)
+            return ToolOutcome(
+                Status.FAILED,
+                error=self._connection.without_secrets(f"its answer is none: {error}"),
+                may_have_effects=self._writes,
+            )
+
+    def _safe(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Without what the server was given, which an error may repeat. A result is the tool's to answer for."""
+        if outcome.error is None or not isinstance(outcome.output, bytes):
+            return outcome
+        hide = self._connection.without_secrets
+        output = hide(outcome.output.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        shown = None if outcome.shown is None else hide(outcome.shown)
+        return outcome._replace(error=hide(outcome.error), output=output, shown=shown)
 
     @property
     def _writes(self) -> bool:

@@ -66,7 +66,7 @@ def call(params: dict[str, Any]) -> dict[str, Any] | None:
             print("out of memory", file=sys.stderr, flush=True)
             os._exit(7)
         case "fail":
-            return text("no such table", isError=True)
+            return text(os.environ.get("FAILS_WITH", "no such table"), isError=True)
         case "picture":
             return {"content": [image]}
         case "mixed":

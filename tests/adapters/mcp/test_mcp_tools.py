@@ -372,3 +372,33 @@ def test_a_server_that_dies_fails_the_call_and_each_after_it(rig: Rig) -> None:
     assert [(each.status, each.error) for each in calls] == [(S.FAILED, died)] * 3
     # Only of the first was anything sent.
     assert [each.may_have_effects for each in calls] == [True, False, False]
+
+
+# What a server repeats of what it was given: each is told where it could be one.
+_TOLD = "bad key-of-ours-77 (Bearer t0ken-0123456789, t0ken-0123456789) in lamps"
+_GIVEN = {"API_KEY": "key-of-ours-77", "AUTH": "Bearer ${TOKEN}", "WHERE": "lamps", "FAILS_WITH": _TOLD}
+_SAFE = "bad [redacted] ([redacted], [redacted]) in lamps"
+
+
+def test_what_a_server_was_given_is_not_in_its_errors(rig: Rig) -> None:
+    # covers promise 15
+    rig.environment["TOKEN"] = "t0ken-0123456789"
+    env = _GIVEN | {"HEARD": str(rig.directory / "heard")}
+    operation = rig.call("small_fail", env=env)
+    assert (operation.status, operation.error, operation.result) == (S.FAILED, _SAFE, _SAFE)
+    stretch = rig.run(None, env=env | {"REFUSE": "x" * 1990 + _TOLD})
+    assert stretch.run.status is RunStatus.FAILED
+    assert _SAFE in (stretch.run.reason or "")
+    assert rig.heard[0]["environment"]["AUTH"] == "Bearer t0ken-0123456789"
+
+
+def test_what_a_server_over_http_was_sent_is_not_in_errors(rig: Rig) -> None:
+    # covers promise 15
+    rig.environment["TOKEN"] = "t0ken-0123456789"
+    config = {
+        "url": "http://ann:pass-word@h/${TOKEN}?key=query-key",
+        "headers": {"X-Api-Key": "literal", "A": "b-c-d-e"},
+    }
+    server = McpServer(McpConfig("m", **config), rig.server()._surroundings, directory=".", secrets=())
+    text = "t0ken-0123456789 pass-word query-key literal b-c-d-e"
+    assert server.without_secrets(text) == "[redacted] [redacted] [redacted] [redacted] b-c-d-e"
