@@ -171,17 +171,18 @@ def test_a_line_of_a_hundred_megabytes_in_the_conversation_is_passed_in_bounded_
         assert b"Traceback" not in done.stderr
 
 
-@pytest.fixture
-def read_only(home: Home) -> Iterator[None]:
-    """The root on a mount that refuses writing."""
+@pytest.fixture(params=["root"])
+def read_only(home: Home, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A place in the home, the root say, on a mount that refuses writing."""
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
-    bind = ["mount", "--bind", str(home.root), str(home.root)]
+    place = home.path / request.param
+    bind = ["mount", "--bind", str(place), str(place)]
     if subprocess.run(bind, capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
-    subprocess.run(["mount", "-o", "remount,ro,bind", str(home.root)], check=True)
-    yield
-    subprocess.run(["umount", str(home.root)], check=True)
+    subprocess.run(["mount", "-o", "remount,ro,bind", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_a_read_only_root_is_read_and_a_write_is_refused_with_its_path(home: Home, request: Any) -> None:
@@ -194,6 +195,18 @@ def test_a_read_only_root_is_read_and_a_write_is_refused_with_its_path(home: Hom
         refused = fine(home, *arguments, codes=(11,))
         assert refused.out == b""
         assert str(home.root) in refused.said
+
+
+@pytest.mark.parametrize("read_only", ["home"], indirect=True)
+def test_a_home_that_refuses_writing_matters_to_nobody_whose_root_is_elsewhere(home: Home, read_only: Path) -> None:
+    """# case C26"""
+    home.tool("look", "echo rows")
+    home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"})
+    session = home.new("kept")
+    assert fine(home, "send", session, "first").text == "rows\n"
+    for arguments in (["show", session], ["ls"], ["search", "first"], ["check"], ["config"], ["recover"]):
+        fine(home, *arguments)
+    assert list(read_only.iterdir()) == []
 
 
 def test_without_a_home_a_root_that_is_named_is_enough(home: Home) -> None:

@@ -277,12 +277,17 @@ def test_a_script_that_stops_at_the_first_failure(home: Home) -> None:
     assert (home.path / "report").read_bytes() == b"a report\n"
 
 
-def test_many_at_once_on_a_root_that_is_not_there_yet(home: Home) -> None:
-    script = 'seq 12 | xargs -P 6 -I{} sh -c \'"$0" -m agentrun new "number {}" --send "hello {}"\' "$1"'
+@pytest.mark.parametrize("count", [12, pytest.param(32, marks=pytest.mark.exhaustive)])
+def test_many_at_once_on_a_root_that_is_not_there_yet(home: Home, count: int) -> None:
+    # case C6
+    script = (
+        f'seq {count} | xargs -P {count} -I{{}} sh -c \'"$0" -m agentrun new "number {{}}" --send "hello {{}}"\' "$1"'
+    )
     done = home.shell(script, home.argv()[0])
     assert done.code == 0, done.said
-    assert done.out.count(b"a report\n") == 12
-    assert len(home.run("ls").text.splitlines()) == 12
+    assert done.out.count(b"a report\n") == count
+    assert b"Traceback" not in done.err
+    assert len(home.run("ls", "--limit", "99").text.splitlines()) == count
     for path in home.root.rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
