@@ -112,6 +112,38 @@ def test_a_hostile_document_is_named_or_made_again_and_hides_nothing(home: Home,
     assert len(home.messages(session)) == len({message["seq"] for message in home.messages(session)})
 
 
+# Every byte there is, a half of a pair, ends of lines that are none, and JSON that no parser likes.
+BYTES = (
+    bytes(range(256)) + b"\xed\xa0\x80 " + "\u2028\u2029\x85".encode() + b"\r\n\n" + LINES["number"]
+    + LINES["NaN"] + LINES["same names"] + LINES["deep"][:100_000] + b"x" * 1_000_000
+)  # fmt: skip
+
+
+def test_hostile_bytes_that_are_said_are_kept_to_the_byte_by_whatever_way_they_come(home: Home) -> None:
+    """By standard input, a file, an attachment and a model, with a prompt, a steer and an answer: one line each."""
+    (home.path / "said").write_bytes(BYTES)
+    reply = BYTES.decode("utf-8", "replace")
+    home.model({"ask": reply}, {"text": reply})
+    session = home.new()
+    fine(home, "send", session, "--file", str(home.path / "said"), "--attach", str(home.path / "said"), codes=(5,))
+    for words in (["steer", session, "-"], ["send", session, "-", "--mode", "answer"]):
+        said = home.run(*words, stdin=BYTES)
+        assert (said.code, "Traceback" in said.said) == (0, False), said.said[-500:]
+    messages = home.messages(session)
+    assert [message["seq"] for message in messages] == [1, 2, 3, 4, 5]
+    kept = [message["text"].encode("utf-8", "surrogateescape") for message in messages if message["role"] == "user"]
+    assert kept == [BYTES] * 3
+    assert {message["text"] for message in messages if message["role"] == "assistant"} == {reply}
+    (attached,) = (home.session_dir(session) / "attachments").iterdir()
+    assert attached.read_bytes() == BYTES
+    assert (home.run_dir(session) / "report.md").read_bytes() == reply.encode("utf-8")
+    shown = fine(home, "show", session, "--messages", "--json")
+    assert [doc["text"] for doc in shown.docs] == [message["text"] for message in messages]
+    for arguments in (["show", session], ["show", f"{session}/1"], ["ls"], ["search", "xxx"], ["export", session]):
+        fine(home, *arguments)
+    assert fine(home, "check").out == b""
+
+
 def test_hostile_arguments_of_a_model_s_call_reach_the_tool_or_are_refused_in_words(home: Home) -> None:
     home.tool("take", f"cat >{home.path}/taken.$AGENTRUN_OPERATION; echo done")
     arguments = {
@@ -171,12 +203,12 @@ def test_a_line_of_a_hundred_megabytes_in_the_conversation_is_passed_in_bounded_
         assert b"Traceback" not in done.stderr
 
 
-@pytest.fixture(params=["root"])
+@pytest.fixture
 def read_only(home: Home, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A place in the home, the root say, on a mount that refuses writing."""
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
-    place = home.path / request.param
+    place = home.path / getattr(request, "param", "root")
     bind = ["mount", "--bind", str(place), str(place)]
     if subprocess.run(bind, capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")

@@ -111,6 +111,41 @@ def test_what_lies_in_the_place_of_what_sessions_share_is_found(kind: str, name:
     assert os.path.lexists(path)
 
 
+# What is there of an account whose making was cut off, or that somebody has begun by hand: a name and a mode.
+HALF_MADE = {
+    "nothing": (),
+    "its directory": (("", 0o700),),
+    "its directory, for all to see": (("", 0o755),),
+    "no session yet": (("", 0o700), ("sessions", 0o700)),
+    "a session that is empty": (("", 0o700), ("sessions", 0o700), ("sessions/half", 0o700)),
+    "a session that was being made": (("", 0o700), ("sessions", 0o700), ("sessions/.new-half", 0o700)),
+}
+
+
+@pytest.mark.parametrize("name", HALF_MADE)
+def test_an_account_that_is_half_made_is_used_and_private(name: str, shared: Shared) -> None:
+    dora = 64004 if os.geteuid() == 0 else ANN
+    account = shared.account(dora)
+    if dora == ANN:
+        pytest.skip("only root may become a user who has no account yet")
+    for part, mode in HALF_MADE[name]:
+        (account / part).mkdir()
+        (account / part).chmod(mode)
+        os.chown(account / part, dora, dora)
+    for words, code in (
+        (["ls"], 0), (["recover"], 0), (["new", "--id", "mine"], 0), (["send", "mine", "x"], 0),
+        (["show", "@last"], 0), (["ls"], 0), (["recover"], 0),
+    ):  # fmt: skip
+        done = shared.run(dora, *words)
+        assert done.returncode == code, (words, done)
+    # Half a session is told, and hides none.
+    done = shared.run(dora, "check")
+    assert (done.returncode, b"sessions/half" in done.stdout) == ((10, True) if "empty" in name else (0, False)), done
+    assert shared.run(ANN, "show", "mine").returncode == 8
+    mine = [account / "sessions", *(account / "sessions" / "mine").rglob("*")]
+    assert {path.stat().st_mode & 0o077 for path in mine} == {0}
+
+
 @AS_ROOT
 def test_sessions_in_somebody_else_s_hands_are_said_to_be_and_how_they_are_had_back(shared: Shared) -> None:
     (account,) = (shared.root / "accounts").iterdir()
