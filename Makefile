@@ -10,6 +10,10 @@ MAX_WORKERS ?= 8
 PYTEST = $(PY) -m pytest -n auto --maxprocesses=$(MAX_WORKERS) --dist worksteal $(ARGS)
 # Who is killed and watched is waited for half of the time: two workers for each processor keep it busy.
 FAULT_WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+# Faults that are shown with the part that meets them: clocks that jump, numbers of processes that are used again, frozen
+# executors, locks, forks, tails torn at every byte, damage. `make test` has them, too.
+FAULTS_ELSEWHERE ?= $(addprefix tests/cli/test_,clocks.py frozen.py fenced_elsewhere.py recover.py) \
+	$(addprefix tests/store/test_,locks.py log.py lost_events.py lost_messages.py damaged_events.py check.py redo.py)
 FAULTS = $(PY) -m pytest -n $(FAULT_WORKERS) --maxprocesses=$(MAX_WORKERS) --dist worksteal $(ARGS)
 
 # Without bytecode on disk every start of agentrun compiles the package again, four times as slow.
@@ -42,10 +46,10 @@ test: $(VENV)/dev.stamp ## the tests, a few minutes at most (ARGS="-k lease" cho
 	$(PYTEST) -m "not exhaustive" --ignore=tests/faults
 
 faults: $(VENV)/dev.stamp ## the fault harness, a sample of each kind: kill, power cut, errors, load; says what it skips
-	$(FAULTS) -m "not exhaustive" tests/faults
+	$(FAULTS) -m "not exhaustive" tests/faults $(FAULTS_ELSEWHERE)
 
 faults-whole: $(VENV)/dev.stamp ## all of it: a kill at every system call, the soak; about ten minutes
-	$(FAULTS) -m "not sampled" tests/faults
+	$(FAULTS) -m "not sampled" tests/faults $(FAULTS_ELSEWHERE)
 
 soak: $(VENV)/dev.stamp ## many runs under random kills, cancels and recoveries, and many starts at once
 	$(PYTEST) -m soak
@@ -59,6 +63,7 @@ exhaustive: $(VENV)/dev.stamp ## all exhaustive tests alone, those of `make faul
 quick: $(VENV)/dev.stamp ## the quick tests alone
 	$(PYTEST) -m "not slow and not exhaustive"
 
+check: FAULTS_ELSEWHERE :=
 check: static test faults ## format, lint, types, layers, freshness of the docs, tests
 
 static: format-check lint types layers docs-check ## all of check but the tests

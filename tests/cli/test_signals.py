@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -60,6 +61,35 @@ def test_a_run_that_is_told_not_to_hear_of_its_terminals_end_goes_on(home: Home,
     home.open_gate()
     home.wait_for_status(tooled, "completed")
     assert terminal.end() == 0
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("arguments", [["--detach"], []], ids=["detached", "nohup"])
+def test_who_goes_on_without_its_terminal_waits_and_does_not_spin(
+    home: Home, tooled: str, until: Until, arguments: list[str]
+) -> None:
+    """# case C24"""
+    terminal = home.terminal("send", tooled, "analyse", *arguments, redirected="; trap '' HUP")
+    home.at_gate()
+    terminal.hang_up()
+    pid = home.executor(tooled)
+
+    def used() -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    def is_at_rest() -> bool:
+        before = used()
+        time.sleep(3)
+        # In hundredths of a second. One that spins takes three hundred, or as many as a busy machine gives it.
+        return used() - before <= 10
+
+    until(is_at_rest, "its being at rest")
+    assert home.view(f"{tooled}/1")["executor"] == "alive"
+    home.open_gate()
+    home.wait_for_status(tooled, "completed")
+    assert [event["type"] for event in home.events(tooled)].count("run.finished") == 1
+    terminal.end()
 
 
 def test_a_background_job_of_a_script_does_not_hear_ctrl_c(home: Home, tooled: str) -> None:
