@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from agentrun import ids
 from agentrun.agent.context import reply_and_results
 from agentrun.agent.transcript import Transcript
-from agentrun.agent.turn import Turn, tool_call
+from agentrun.agent.turn import Ask, Turn, tool_call
 from agentrun.commands.names import Target
-from agentrun.commands.show import told
+from agentrun.commands.show import told, whole_conversation
 from agentrun.errors import AgentrunError
 from agentrun.executor.attachments import with_names
 from agentrun.records.event import Event
 from agentrun.records.exported import Export, ExportedCall, ExportedRun, ExportedTurn, RunOver, Said, Step
 from agentrun.records.message import ENDED, QUESTION, REPORT, Message
-from agentrun.records.run import Run
+from agentrun.records.numbered import Marked, Numbers
 from agentrun.records.session import Session
 from agentrun.records.views import RunView
 from agentrun.states import EventType
@@ -77,91 +77,123 @@ def _exported_run(session: SessionDir, document: Session, run_dir: RunDir, on_da
         on_damage.extend(str(each) for each in run_dir.events.damage if str(each) not in on_damage)
 
     def steps() -> Iterator[Step]:
-        return _with_report(_steps(run_dir, document, view, _messages_of(session, view.run), events))
+        return _Steps(session, run_dir, document, view, events).told()
 
     return ExportedRun(view, events, steps, run_dir.report)
 
 
-def _messages_of(session: SessionDir, run: Run) -> list[Message]:
-    """The messages of a run: those that stand between what began it and what says how it ended."""
-    found: list[Message] = []
-    for message in session.messages_since(run.message_seq):
-        if message.run_id == run.run_id:
-            found.append(message)
-            if message.mode in (REPORT, ENDED):
-                break
-    session.messages.sync_for_reading()
-    return found
+class _Steps:
+    """Tells a run once, in order. Its messages are read where they stand: a run may have been told any number."""
 
+    def __init__(
+        self,
+        session: SessionDir,
+        run_dir: RunDir,
+        document: Session,
+        view: RunView,
+        events: Callable[[], Iterator[Event]],
+    ) -> None:
+        self._run_dir = run_dir
+        self._document = document
+        self._view = view
+        self._events = events
+        self._messages = whole_conversation(session, view)
+        session.messages.sync_for_reading()
+        self._told = Numbers()
+        self._report = run_dir.report() if view.run.is_over else None
 
-def _steps(
-    run_dir: RunDir, document: Session, view: RunView, messages: list[Message], events: Callable[[], Iterator[Event]]
-) -> Iterator[Step]:
-    waiting = {message.seq: message for message in messages}
-    closing = messages[-1] if messages and messages[-1].mode in (REPORT, ENDED) else None
-    if closing is not None:
-        waiting.pop(closing.seq)
+    def told(self) -> Iterator[Step]:
+        closing, self._questions = self._looked_through()
+        if closing is not None:
+            self._told.add(closing.seq)
+        find = self._messages.finder()
+        for turn, is_last in _turns(self._events):
+            for seq in sorted(turn.inputs):
+                message = None if seq in self._told else find(seq)
+                if message is not None:
+                    yield self._said(message, turn.turn_id)
+            if turn.request is not None:
+                yield self._turn(turn, is_last=is_last)
+            for ask in turn.asks:
+                yield from self._asked(ask)
+        left = f"the run ended as {self._view.run.status}" if self._view.run.is_over else "waiting"
+        for message in self._messages:
+            if message.seq not in self._told:
+                yield self._said(message, left=left if message.is_input else None)
+        yield RunOver(self._view, self._report, closing)
 
-    def said(
-        message: Message, turn_id: str | None = None, *, left: str | None = None, permission: bool = False
-    ) -> Said:
-        waiting.pop(message.seq, None)
-        return Said(message, document.run_of(message), with_names(message).text, turn_id, left, permission)
+    def _looked_through(self) -> tuple[Message | None, Marked]:
+        """What says how the run ended, and which messages belong to each question."""
+        last, questions = None, Marked()
+        for last in self._messages:
+            if last.question_id is not None:
+                questions.add(last.question_id, last.seq)
+        return last if last is not None and last.mode in (REPORT, ENDED) else None, questions
 
-    for turn in _turns(events):
-        yield from (said(waiting[seq], turn.turn_id) for seq in sorted(turn.inputs) if seq in waiting)
-        if turn.request is not None:
-            yield _exported_turn(run_dir.run_id, turn)
-        permissions = {ask.question_id: ask.operation_id is not None for ask in turn.asks}
-        for message in [each for each in waiting.values() if each.question_id in permissions]:
-            permission = permissions[str(message.question_id)]
+    def _asked(self, ask: Ask) -> Iterator[Said]:
+        permission = ask.operation_id is not None
+        for seq in self._questions.of(ask.question_id):
+            message = None if seq in self._told else self._messages.at(seq)
+            if message is None or message.question_id != ask.question_id:
+                continue
             # The answer to a question belongs to the turn that it is delivered in.
             if message.mode == QUESTION or permission:
-                yield said(message, permission=permission)
-    left = f"the run ended as {view.run.status}" if view.run.is_over else "waiting"
-    for message in list(waiting.values()):
-        yield said(message, left=left if message.is_input else None)
-    yield RunOver(view, run_dir.report() if view.run.is_over else None, closing)
+                yield self._said(message, permission=permission)
+
+    def _turn(self, turn: Turn, *, is_last: bool) -> ExportedTurn:
+        """The turn; if its reply became the report, that stands in its place: it is told once."""
+        found = _exported_turn(self._run_dir.run_id, turn)
+        report = self._report
+        if not is_last or report is None or found.calls or not found.text:
+            return found
+        if not report.strip().startswith(found.text.strip()):
+            return found
+        self._report = None
+        return found._replace(text=report, is_report=True)
+
+    def _said(
+        self, message: Message, turn_id: str | None = None, *, left: str | None = None, permission: bool = False
+    ) -> Said:
+        self._told.add(message.seq)
+        run = self._document.run_of(message)
+        return Said(message, run, with_names(message).text, turn_id, left, permission)
 
 
-def _with_report(steps: Iterator[Step]) -> Iterator[Step]:
-    """The steps, with the report in the place of the reply that became it: it is told once."""
-    held: list[Step] = []
-    for step in steps:
-        if isinstance(step, RunOver) and step.report is not None and held and isinstance(held[0], ExportedTurn):
-            turn = held[0]
-            if not turn.calls and turn.text and step.report.strip().startswith(turn.text.strip()):
-                held[0] = turn._replace(text=step.report, is_report=True)
-                step = step._replace(report=None)
-        if isinstance(step, ExportedTurn | RunOver):
-            yield from held
-            held = []
-        held.append(step)
-    yield from held
+def _turns(events: Callable[[], Iterator[Event]]) -> Iterator[tuple[Turn, bool]]:
+    """The turns of a run one after the other, each with what became known of its calls only later.
 
-
-def _turns(events: Callable[[], Iterator[Event]]) -> Iterator[Turn]:
-    """The turns of a run one after the other, each with what became known of its calls only later."""
+    And whether it is the last that asked the model.
+    """
     late: dict[object, list[Event]] = {}
+    last = None
     for event in events():
         if event.type in _FINDINGS:
             late.setdefault(event.payload.get("operationId"), []).append(event)
+        elif event.type == E.MODEL_REQUEST_STARTED and event.payload.get("turnId") is not None:
+            last = event.payload.get("operationId")
+    for part in _parts(events):
+        for turn in _folded(part, late):
+            yield turn, turn.request is not None and turn.request.operation_id == last
+
+
+def _parts(events: Callable[[], Iterator[Event]]) -> Iterator[list[Event]]:
+    """The events of one turn after the other."""
     turn: list[Event] = []
     turn_id = None
     for event in events():
         begun = event.payload.get("turnId") if event.type in _BEGIN_TURN else None
         if begun is not None and begun != turn_id:
-            yield from _folded(turn, late)
+            yield turn
             turn, turn_id = [], begun
         if event.type not in _PASSED_OVER:
             turn.append(event)
-    yield from _folded(turn, late)
+    yield turn
 
 
 def _folded(events: list[Event], late: dict[object, list[Event]]) -> list[Turn]:
     end = events[-1].seq if events else 0
     names = {event.payload.get("operationId") for event in events}
-    findings = [event for name, found in late.items() if name in names for event in found if event.seq > end]
+    findings = [event for name in names for event in late.get(name, ()) if event.seq > end]
     return Transcript().catch_up([*events, *sorted(findings, key=lambda event: event.seq)]).turns
 
 

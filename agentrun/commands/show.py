@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeVar
 
+    from agentrun.records.inputs import Conversation
     from agentrun.records.timeline import RunRecord
     from agentrun.store.runs import RunDir
 
@@ -86,16 +87,16 @@ def run_timeline(session: SessionDir, run_dir: RunDir, tail: int = ALL) -> RunRe
     They are as many as the run had, and a chart of them needs no more of each than when it was under way. So it is with
     its messages: who goes through them reads them again.
     """
-    from agentrun.records.inputs import Conversation, Inputs
+    from agentrun.records.inputs import Inputs
     from agentrun.records.timeline import RunRecord, timeline_from
 
     if tail != ALL:
         return run_record(session, run_dir, tail)
     view = told(run_dir)
     # What comes later would not be in all of the looks.
-    events_end, messages_end = run_dir.events.size(), session.messages.size()
-    timeline = timeline_from(lambda: run_dir.lasting_events(events_end))
-    messages = Conversation(lambda since: _whole_conversation(session, view, since, messages_end))
+    end = run_dir.events.size()
+    messages = whole_conversation(session, view)
+    timeline = timeline_from(lambda: run_dir.lasting_events(end))
     session.messages.sync_for_reading()
     inputs = Inputs(view.run, messages, timeline.deliveries)
     return RunRecord(RunDetail(view, (), messages, inputs, run_dir.report()), timeline)
@@ -181,7 +182,7 @@ class Standstill:
 def messages_of(session: SessionDir, view: RunView, tail: int) -> tuple[Message, ...]:
     """The last `tail` messages of a run, oldest first."""
     if tail == ALL:
-        return tuple(_whole_conversation(session, view))
+        return tuple(whole_conversation(session, view))
     newest: list[Message] = []
     for message in session.messages_of(view.run.run_id, view.run.message_seq):
         newest.append(message)
@@ -190,18 +191,23 @@ def messages_of(session: SessionDir, view: RunView, tail: int) -> tuple[Message,
     return tuple(newest[::-1])
 
 
-def _whole_conversation(
-    session: SessionDir, view: RunView, since: int = 1, end: int | None = None
-) -> Iterator[Message]:
+def whole_conversation(session: SessionDir, view: RunView) -> Conversation:
     """All messages of a run, from its first to the one that says how it ended: so none of another run is read twice.
 
-    Or only those numbered `since` or more, that stand before byte `end` of the log.
+    Those that are there now: what comes later would not be in each of the looks.
     """
-    for message in session.messages_since(max(since, view.run.message_seq), end):
-        if message.run_id == view.run.run_id:
-            yield message
-            if message.mode in (REPORT, ENDED):
-                return
+    from agentrun.records.inputs import Conversation
+
+    end = session.messages.size()
+
+    def read(since: int) -> Iterator[Message]:
+        for message in session.messages_since(max(since, view.run.message_seq), end):
+            if message.run_id == view.run.run_id:
+                yield message
+                if message.mode in (REPORT, ENDED):
+                    return
+
+    return Conversation(read)
 
 
 def messages(session: SessionDir, since: int | None, tail: int | None) -> Iterator[Message]:

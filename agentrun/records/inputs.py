@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from agentrun.records.deliveries import Deliveries
 
 
+# Messages that are rather passed over than looked for in the log.
+NEAR = 200
+
+
 class Conversation:
     """The messages of a run in order, as often as somebody goes through them: a run may have been told any number.
 
@@ -30,6 +34,30 @@ class Conversation:
     def since(self, seq: int) -> Iterator[Message]:
         """Those numbered `seq` or more."""
         return self._read(seq)
+
+    def at(self, seq: int) -> Message | None:
+        """The one of that number."""
+        found = next(self._read(seq), None)
+        return found if found is not None and found.seq == seq else None
+
+    def finder(self) -> Callable[[int], Message | None]:
+        """As `at`, for who asks for one after the other: what stands near the last one is read on to."""
+        upcoming: Iterator[Message] = iter(())
+        nowhere = -NEAR - 1
+        last = nowhere
+
+        def find(seq: int) -> Message | None:
+            nonlocal upcoming, last
+            if not last < seq <= last + NEAR:
+                upcoming = self._read(seq)
+            for found in upcoming:
+                last = found.seq
+                if last >= seq:
+                    return found if last == seq else None
+            last = nowhere
+            return None
+
+        return find
 
 
 class Inputs:

@@ -18,8 +18,6 @@ Step = Operation | InputState | Message
 # The index of the operation that a message stands before, and its own number, fit beside one another into 64 bits.
 _BITS = 32
 _LAST = (1 << _BITS) - 1
-# Messages that are rather passed over than looked for in the log.
-_NEAR = 200
 
 
 def steps(detail: RunDetail, operations: Callable[[], Iterable[Operation]] | None = None) -> Iterator[Step]:
@@ -46,10 +44,12 @@ def _said(detail: RunDetail) -> Iterator[tuple[int, InputState | Message]]:
         found = sorted(zip(places, _shown(detail), strict=True), key=lambda each: each[0])
         yield from ((each >> _BITS, detail.inputs.of(message) or message) for each, message in found)
         return
+    from agentrun.records.inputs import NEAR  # here: as below
+
     messages, last = iter(detail.messages), 0
     for each in _sorted(places):
         seq = each & _LAST
-        if not last <= seq <= last + _NEAR:
+        if not last <= seq <= last + NEAR:
             messages = _since(detail.messages, seq)
         last = seq
         for message in messages:
@@ -95,7 +95,7 @@ def _sorted(places: array[int]) -> array[int]:
 
 
 def _since(messages: Iterable[Message], seq: int) -> Iterator[Message]:
-    from agentrun.records.inputs import Conversation  # here: as above
+    from agentrun.records.inputs import Conversation  # here: as below
 
     return messages.since(seq) if isinstance(messages, Conversation) else iter(messages)
 

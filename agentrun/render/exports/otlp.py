@@ -16,7 +16,7 @@ from agentrun.records.codec import Doc, encode_line
 from agentrun.records.exported import Export, ExportedCall, ExportedRun, ExportedTurn, RunOver, Said
 from agentrun.records.operation import Operation
 from agentrun.records.run import Run
-from agentrun.render.exports.pieces import array, compact, head
+from agentrun.render.exports.pieces import compact, head, quoted
 from agentrun.render.times import moment
 from agentrun.states import OperationStatus, RunStatus
 
@@ -33,7 +33,16 @@ def write(export: Export) -> Iterator[bytes]:
     scope: Doc = {"name": "agentrun", "version": __version__}
     yield b'{"resourceSpans":[' + head({"resource": resource}) + b',"scopeSpans":['
     yield head({"scope": scope, "schemaUrl": SCHEMA}) + b',"spans":'
-    yield from array(span for run in export.runs() for span in _Trace(run).spans())
+    separator = b"[\n"
+    for run in export.runs():
+        trace = _Trace(run)
+        for span in trace.spans():
+            yield separator + compact(span)
+            separator = b",\n"
+        yield separator
+        yield from trace.whole()
+        separator = b",\n"
+    yield b"[]" if separator == b"[\n" else b"\n]"
     yield b"}]," + compact({"schemaUrl": SCHEMA})[1:] + b"]}\n"
 
 
@@ -53,13 +62,13 @@ def _digest(*names: str) -> str:
 
 
 class _Trace:
-    """The spans of one run."""
+    """The spans of one run: first all that are in it, then its own."""
 
     def __init__(self, exported: ExportedRun) -> None:
         self._steps = exported.steps
         self._run = exported.view.run
         self._status = exported.view.status.value
-        self._inputs: list[Doc] = []
+        self._has_inputs = False
         self._report: str | None = None
         self._latest = 0
 
@@ -67,13 +76,11 @@ class _Trace:
         for step in self._steps():
             match step:
                 case Said():
-                    if step.message.is_input and not step.is_permission:
-                        self._inputs.append({"role": "user", "parts": [_text(step.told)]})
+                    self._has_inputs = self._has_inputs or _is_input(step)
                 case ExportedTurn():
                     yield from self._turn(step)
                 case RunOver():
                     self._report = step.report or self._report
-        yield self._whole()
 
     def _turn(self, turn: ExportedTurn) -> Iterator[Doc]:
         if turn.is_report:
@@ -130,14 +137,14 @@ class _Trace:
         span = self._span(self._span_id(operation.operation_id), name, kind, (start, end), facts)
         return span | {"parentSpanId": self._span_id()} | _status(operation.status.value, operation.error)
 
-    def _whole(self) -> Doc:
+    def whole(self) -> Iterator[bytes]:
+        """The span of the run, in pieces: everything that was said to it is one attribute, the last of all."""
         run = self._run
         facts: Doc = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": run.agent,
             "gen_ai.usage.input_tokens": run.usage.get("inputTokens"),
             "gen_ai.usage.output_tokens": run.usage.get("outputTokens"),
-            "gen_ai.input.messages": _json(self._inputs) if self._inputs else None,
             "agentrun.cost_usd": run.usage.get("costUsd"),
             "agentrun.run.status": self._status,
             "error.type": self._status if run.is_over and _is_bad(self._status) else None,
@@ -149,7 +156,23 @@ class _Trace:
         end = max(_nanoseconds(run.terminal_at or run.updated_at), self._latest, start)
         name = f"invoke_agent {run.agent or ''}".rstrip()
         span = self._span(self._span_id(), name, _INTERNAL, (start, end), facts)
-        return span | _links(run) | (_status(self._status, run.reason) if run.is_over else {})
+        attributes = span.pop("attributes")
+        span |= _links(run) | (_status(self._status, run.reason) if run.is_over else {})
+        yield head(span) + b',"attributes":[' + b",".join(map(compact, attributes))
+        if self._has_inputs:
+            yield b',{"key":"gen_ai.input.messages","value":{"stringValue":'
+            yield from quoted(self._inputs())
+            yield b"}}"
+        yield b"]}"
+
+    def _inputs(self) -> Iterator[str]:
+        """A JSON array of what the user said, in the order in which the run was told it."""
+        separator = "["
+        for step in self._steps():
+            if isinstance(step, Said) and _is_input(step):
+                yield separator + _json({"role": "user", "parts": [_text(step.told)]})
+                separator = ","
+        yield "]"
 
     def _span(self, own: str, name: str, kind: int, lasted: tuple[int, int], facts: Doc) -> Doc:
         run = self._run
@@ -170,6 +193,10 @@ class _Trace:
 
     def _span_id(self, operation_id: str = "run") -> str:
         return span_id(self._run.account_id, self._run.session_id, self._run.run_id, operation_id)
+
+
+def _is_input(said: Said) -> bool:
+    return said.message.is_input and not said.is_permission
 
 
 def _links(run: Run) -> Doc:

@@ -25,3 +25,11 @@ def array(docs: Iterable[Doc]) -> Iterator[bytes]:
 def head(doc: Doc) -> bytes:
     """The beginning of an object that goes on behind the fields of `doc`."""
     return compact(doc)[:-1]
+
+
+def quoted(texts: Iterable[str]) -> Iterator[bytes]:
+    """A JSON string of all `texts`, one behind the other."""
+    yield b'"'
+    for text in texts:
+        yield compact({"": text}).removeprefix(b'{"":"').removesuffix(b'"}')
+    yield b'"'
