@@ -55,14 +55,16 @@ def complete(typed: Sequence[str]) -> int:
     if kind == FILES:
         output.out("files\n")
         return 0
-    names = [each for each in _names(kind, line, _place(before), begun) if _can_be_typed(each.text)]
+    names = [each for each in _names(kind, line, _place(before), begun) if _can_be_typed(each.text, kind)]
     output.out("".join(["words\n", *(_shown(name, prefix) for name in names)]))
     return 0
 
 
-def _can_be_typed(name: str) -> bool:
-    """Whether a shell takes `name` as it stands: it is put on the line unquoted, and shown among others as it is."""
-    return name.isprintable() and not any(character in _SPECIAL for character in name)
+def _can_be_typed(name: str, kind: str) -> bool:
+    """Whether a shell and the command take `name` as it stands: it is put on the line unquoted, and shown as it is."""
+    # Something stored that looks like an option would be one; and zsh puts a program's path in the place of `=NAME`.
+    is_safe = kind == "option" or not name.startswith(("-", "="))
+    return is_safe and name.isprintable() and not any(character in _SPECIAL for character in name)
 
 
 def _shown(name: Name, prefix: str) -> str:

@@ -1,7 +1,7 @@
 """The Markdown that models write, as HTML: headings, lists, tables, quotes, code, emphasis and links to the web.
 
 What is not understood is shown as it stands. The text is a stranger's: its HTML is text, pictures are named and not
-fetched, nesting has a limit, and no pattern looks further than a bounded number of characters.
+fetched, nesting has a limit, and no pattern looks twice at more than a bounded number of characters.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from agentrun.render.safe import shown
 
 _DEEPEST = 8
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
 _RULE = re.compile(r"^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$")
 _ITEM = re.compile(r"^( {0,12})([-*+]|[0-9]{1,9}[.)])( {1,4}|$)(.*)$")
 _QUOTE = re.compile(r"^ {0,3}> ?(.*)$")
-_TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+_RULE_CELL = re.compile(r":?-+:?")
 _CELLS = re.compile(r"(?<!\\)\|")
 
 _INLINE = re.compile(
@@ -68,7 +68,8 @@ def _heading(lines: list[str], at: int, depth: int) -> tuple[str, int]:
     if heading is None:
         return "", at
     level = len(heading[1])
-    return f"<h{level}>{_inline(heading[2])}</h{level}>\n", at + 1
+    title = heading[2].rstrip(" \t#")
+    return f"<h{level}>{_inline(title)}</h{level}>\n", at + 1
 
 
 def _rule(lines: list[str], at: int, depth: int) -> tuple[str, int]:
@@ -76,7 +77,7 @@ def _rule(lines: list[str], at: int, depth: int) -> tuple[str, int]:
 
 
 def _table(lines: list[str], at: int, depth: int) -> tuple[str, int]:
-    if "|" not in lines[at] or at + 1 == len(lines) or not _TABLE_RULE.match(lines[at + 1]):
+    if "|" not in lines[at] or at + 1 == len(lines) or not _is_table_rule(lines[at + 1]):
         return "", at
     end = next((n for n in range(at + 2, len(lines)) if "|" not in lines[n]), len(lines))
     head = "".join(f"<th>{_inline(cell)}</th>" for cell in _cells(lines[at]))
@@ -84,6 +85,14 @@ def _table(lines: list[str], at: int, depth: int) -> tuple[str, int]:
         f"<tr>{''.join(f'<td>{_inline(cell)}</td>' for cell in _cells(line))}</tr>\n" for line in lines[at + 2 : end]
     )
     return f'<div class="wide"><table>\n<tr>{head}</tr>\n{rows}</table></div>\n', end
+
+
+def _is_table_rule(line: str) -> bool:
+    bare = line.lstrip(" ").rstrip(" \t")
+    if bare.startswith("|") and line.startswith("    "):
+        return False
+    cells = bare.removeprefix("|").removesuffix("|").split("|")
+    return all(_RULE_CELL.fullmatch(cell.strip(" \t")) for cell in cells)
 
 
 def _cells(line: str) -> list[str]:

@@ -134,7 +134,8 @@ def test_what_is_stored_is_offered_only_if_a_shell_takes_it_as_it_is(
     executor.deliver()
     for number, each in enumerate(HOSTILE):
         executor.start_tool(f"op-{number}{each}", "write")
-    executor.start_tool("op-fine", "write")
+    for each in ("op-fine", "--force", "-f", "=ls"):
+        executor.start_tool(each, "write")
     lines = [f"[agents.{json.dumps(each)}]\nmodel = 'local'\n" for each in (*HOSTILE[:-1], "周报")]
     Path(place.root, "agentrun.toml").write_text("".join(lines), encoding="utf-8")
     assert offered("cancel", "bbb", "--op", "") == ["op-fine"]

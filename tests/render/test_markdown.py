@@ -92,3 +92,20 @@ def test_whatever_is_written_nothing_gets_out_of_its_element(text: str) -> None:
 def test_no_text_takes_longer_than_its_length_deserves(piece: str) -> None:
     # What grows with the square of the length would outlast every limit here.
     assert markdown_html(piece * (100_000 // len(piece)))
+
+
+# Where a line begins as one thing, and turns out in the end to be another one.
+ENDLESS = ("# " + "#" * 300_000, "# a" + " " * 300_000, "|\n-" + " " * 300_000, "|\n" + "|-" * 150_000, "- " * 150_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ENDLESS, ids=range(len(ENDLESS)))
+def test_nor_does_a_line_that_is_not_what_it_seemed_to_be(line: str) -> None:
+    # covers promise 16: with the square of the length, each would take minutes.
+    assert "x" in markdown_html(line + "x")
+
+
+@given(st.text(alphabet=" \t|-:x", max_size=12))
+def test_what_stands_below_the_head_of_a_table(line: str) -> None:
+    is_one = bool(re.match(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$", line))
+    assert ("<table>" in markdown_html(f"|a|\n{line}\n|b|")) is is_one
