@@ -33,6 +33,20 @@ WRONG_CLOCK = (
     "runpy.run_module('agentrun', run_name='__main__')\n"
 )
 
+# The clocks of the machine, which jump at the moment at which a file is made: the wall clock, and the one that leases
+# are measured by, which counts the time that a machine sleeps.
+JUMPING_CLOCKS = (
+    "import os, sys, time\n"
+    "flag, wall, boot = sys.argv.pop(1), float(sys.argv.pop(1)), float(sys.argv.pop(1))\n"
+    "real, real_clock = time.time, time.clock_gettime\n"
+    "off = lambda by: by if os.path.exists(flag) else 0.0\n"
+    "time.time = lambda: real() + off(wall)\n"
+    "time.clock_gettime = lambda which: real_clock(which) + (off(boot) if which == time.CLOCK_BOOTTIME else 0.0)\n"
+    "import runpy\n"
+    "runpy.run_module('agentrun', run_name='__main__')\n"
+)
+JUMPS = {"it slept for a day": (DAY, DAY), "it was set ahead": (DAY, 0), "it was set back": (-DAY, 0)}
+
 
 def at(home: Home, off: float, *words: str) -> str:
     """Runs a command on a machine whose wall clock is `off` seconds wrong; what it prints."""
@@ -99,6 +113,37 @@ def test_a_wall_clock_that_is_set_takes_no_run_away(home: Home, working: str, un
     home.open_gate()
     home.wait_for_status(working, "completed")
     assert generations(home, working) == [1]
+
+
+# covers promise 9
+@pytest.mark.parametrize("jump", JUMPS)
+def test_clocks_that_jump_while_a_run_is_at_work_take_nothing_from_it(jump: str, home: Home, until: Until) -> None:
+    """Neither its executor nor anybody who looks takes it for lost, nor is its time used up; order is by number."""
+    home.settings(top='lease = "6s"')
+    home.tool("look", f"{home.gate()}; echo rows", retries=3)
+    home.model({"calls": [{"name": "look"}]}, {"text": "{{op:look}}"}, {"text": "more"})
+    session, flag = home.new(), home.path / "jumped"
+    clocks = [sys.executable, "-c", JUMPING_CLOCKS, str(flag), *map(str, JUMPS[jump])]
+
+    def look(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*clocks, *words], env=home.env, capture_output=True, text=True, check=False)
+
+    sending = [*clocks, "send", session, "go", "--timeout", "1h"]
+    with subprocess.Popen(sending, env=home.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as executor:
+        home.at_gate()
+        flag.touch()
+        recovered = look("recover", "--json")
+        assert (recovered.returncode, recovered.stdout) == (0, ""), recovered
+        until(lambda: _executor(look("show", f"{session}/1", "--json").stdout) == "alive", "its being seen alive")
+        home.open_gate()
+        assert executor.communicate()[0] == b"rows\n"
+    assert look("send", session, "again").returncode == 0
+    assert generations(home, f"{session}/run-1") == [1]
+    for run in ("run-1", "run-2"):
+        seqs = [event["seq"] for event in home.events(f"{session}/{run}")]
+        assert seqs == list(range(1, len(seqs) + 1))
+    assert [message["role"] for message in home.messages(session)] == ["user", "assistant"] * 2
+    assert not re.search(r"(^|\s)-\d", home.run("ls").text)
 
 
 def test_an_executor_whose_wall_clock_is_wrong_is_alive_and_seen_to_be_lost(home: Home, until: Until) -> None:
