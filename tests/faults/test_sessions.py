@@ -1,4 +1,4 @@
-"""kill -9 and a refusing disk at any call of `rename`, `fork` and `rm`: each has happened or not, and nothing between.
+"""kill -9 and a refusing disk at any call of `rename`, `fork`, `import` and `rm`: each has happened or has not.
 
 # covers A75 B7
 # case C27
@@ -24,6 +24,7 @@ COMMANDS = {
     "rename": ("rename", SESSION, "another"),
     "archive": ("archive", SESSION),
     "fork": ("fork", SESSION),
+    "import": ("import", "talk.tar", "--as", "s2"),
     "rm": ("rm", SESSION, "--yes"),
 }
 SAMPLE = 6
@@ -50,6 +51,7 @@ def _interrupt(name: str, fault: str, base: Path, choose: Callable[[list[Call]],
     stage = Stage(base)
     assert stage.run("new", "first", "--id", SESSION).code == DONE
     assert stage.send("quick").code == DONE
+    assert stage.run("export", SESSION, "--output", "talk.tar").code == DONE
     stage.keep()
     words = COMMANDS[name]
     calls = choose(stage.calls(*words, begin=stage.put_back))
@@ -123,6 +125,9 @@ def _changed(name: str, before: dict[str, Doc], after: dict[str, Doc], *, is_cer
             forks = [each for session, each in after.items() if session not in before]
             if len(forks) != 1 or forks[0]["texts"] != before[SESSION]["texts"] or after[SESSION] != before[SESSION]:
                 yield f"half a fork: {after}"
+        case "import":
+            if set(after) != {SESSION, "s2"} or after["s2"]["texts"] != before[SESSION]["texts"]:
+                yield f"half an import: {after}"
         case _:
             field, value = ("title", "another") if name == "rename" else ("archived", True)
             expected = before[SESSION]["session"] | {field: value, "revision": 2}
