@@ -59,6 +59,13 @@ MUTANTS = [
         "    pass\n",
         "tests/store/test_redo.py -k synced",
     ),
+    Mutant(
+        "a sync that failed is tried again",
+        "store/disk.py",
+        '    getattr(os, "fdatasync", os.fsync)(fd)\n',
+        "    try:\n        os.fdatasync(fd)\n    except OSError:\n        os.fdatasync(fd)\n",
+        "tests/store/test_log.py -k sync",
+    ),
     # The two that a power cut alone shows; without root they cannot be noticed.
     Mutant(
         "no sync makes a record last",

@@ -106,7 +106,8 @@ def test_raw_is_raw(home: Home) -> None:
 def test_an_argument_that_is_no_utf8_can_be_had_back(home: Home) -> None:
     text = bytes(range(1, 256))
     session = home.new(b"caf\xe9 " + text)
-    sent = home.run("send", session, b"caf\xe9 " + text, b"--key", b"k\xff")
+    # In the plainest locale there is, too.
+    sent = home.run("send", session, b"caf\xe9 " + text, b"--key", b"k\xff", env={"LC_ALL": "C"})
     assert sent.code == 0, sent.said
     again = home.run("send", session, b"caf\xe9 " + text, b"--key", b"k\xff")
     assert again.code == 0
@@ -132,7 +133,7 @@ def test_hostile_bytes_from_a_tool_do_not_stop_the_run_and_are_kept(home: Home) 
     home.tool("say", f"cat {home.path}/output")
     home.model({"calls": [{"name": "say"}]}, {"text": "it said {{op:say}}"})
     session = home.new()
-    sent = home.run("send", session, "x", "--json")
+    sent = home.run("send", session, "x", "--json", env={"LANG": "C", "LC_ALL": "C"})
     assert sent.code == 0
     raw = (home.run_dir(session) / "operations.jsonl").read_bytes()
     assert len(raw.decode("utf-8").split("\n")) - 1 == len(home.events(session))
