@@ -112,19 +112,6 @@ class Directory:
             raise foreign(path)
         return opened
 
-    def open_to_empty(self, name: str) -> Directory:
-        """As `open`, with the right to list and change it, which whoever made it may have taken away."""
-        with speaking_of(self.at(name)):
-            # One that may not be read cannot be opened, but for its place; and by its name it could be another by now.
-            fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", 0), dir_fd=self.fd)
-            try:
-                if os.fstat(fd).st_uid != os.geteuid():
-                    raise Denied(f"{self.at(name)} belongs to another user")
-                os.chmod(f"/proc/self/fd/{fd}", 0o700)
-            finally:
-                os.close(fd)
-        return self.open(name)
-
     def make(self, name: str, mode: int = 0o700) -> bool:
         """Makes the directory `name`; False if that name is taken."""
         try:

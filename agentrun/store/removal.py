@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from itertools import count
 
-from agentrun.errors import NotFound
+from agentrun.errors import Denied, NotFound
 from agentrun.store import layout
-from agentrun.store.disk import Directory
+from agentrun.store.disk import Directory, speaking_of
 from agentrun.store.writer import Writer
+
+_OWN = 0o700
 
 
 def hide(writer: Writer, sessions: Directory) -> None:
@@ -40,7 +42,7 @@ def remove_tree(parent: Directory, name: str) -> None:
         if not parent.is_directory(name):
             parent.remove(name)
             return
-        top = parent.open_to_empty(name)
+        top = _to_empty(parent, name)
         while names := top.names():
             for each in names:
                 _remove(top, each)
@@ -54,7 +56,7 @@ def _remove(top: Directory, name: str) -> None:
         if not top.is_directory(name):
             top.remove(name)
             return
-        with top.open_to_empty(name) as child:
+        with _to_empty(top, name) as child:
             for each in child.names():
                 if child.is_directory(each):
                     _move_up(child, each, top)
@@ -66,6 +68,28 @@ def _remove(top: Directory, name: str) -> None:
 
 
 def _move_up(child: Directory, name: str, top: Directory) -> None:
-    child.open_to_empty(name).close()  # a directory that may not be written cannot be moved either
+    _to_empty(child, name).close()  # a directory that may not be written cannot be moved either
     fresh = (f"{os.getpid()}-{number}" for number in count())
     next(each for each in fresh if top.stat(each) is None and child.move(name, each, into=top))
+
+
+def _to_empty(parent: Directory, name: str) -> Directory:
+    """The directory `name`, with the right to list and change it, which whoever made it may have taken away."""
+    with speaking_of(parent.at(name)):
+        # What has the name by now may be a link to another place, whose rights are not to be changed.
+        if os.chmod in os.supports_follow_symlinks:
+            os.chmod(name, _OWN, dir_fd=parent.fd, follow_symlinks=False)
+        else:
+            _chmod_by_descriptor(parent, name)
+    return parent.open(name)
+
+
+def _chmod_by_descriptor(parent: Directory, name: str) -> None:
+    """Linux cannot pass a link over by name (chmod(2)), and opens what may not be read as a mere place (open(2))."""
+    fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent.fd)
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise Denied(f"{parent.at(name)} belongs to another user")
+        os.chmod(f"/proc/self/fd/{fd}", _OWN)
+    finally:
+        os.close(fd)
