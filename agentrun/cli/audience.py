@@ -42,6 +42,10 @@ class JsonAudience:
     def message(self, message: Message) -> None:
         """The stream is one of events."""
 
+    def forgotten(self, event: Event) -> list[int]:
+        """None: the stream is one of events."""
+        return []
+
     def draft(self, text: str) -> None:
         """The stream is one of events."""
 
@@ -81,6 +85,10 @@ class TerminalAudience:
     def message(self, message: Message) -> None:
         """Shows it."""
         self._live.message(message)
+
+    def forgotten(self, event: Event) -> list[int]:
+        """The numbers of messages that are to come again before `event`: so much was said since."""
+        return self._live.forgotten(event)
 
     def draft(self, text: str) -> None:
         """Shows it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import islice
 
 from agentrun import ids
 from agentrun.commands.names import Target
@@ -34,6 +35,8 @@ ALL = sys.maxsize
 # Whoever frees the slot starts the next executor, which takes a moment to come; one that does not come in this time,
 # on a busy machine too, has died on its way.
 HANDOVER_SECONDS = 10.0
+# Events and messages that a follower hands on at once: who joins late has all that there was before him.
+_AT_ONCE = 500
 
 
 def session_view(session: SessionDir, on_damage: list[AgentrunError], tail: int = NEWEST) -> SessionView:
@@ -250,6 +253,8 @@ class Follower:
         self._messages_offset = self.session.messages.offset_of(self.view.run.message_seq)
         self._draft = ""
         self._draft_changed: tuple[int, int] | None = None
+        # What has come and was not handed on yet.
+        self._upcoming: Iterator[Event | Message] | None = None
         self.is_to_look_again = False
         self._looked = time.monotonic()
         self._watch = Watch(self.run_dir.directory, self.session.directory)
@@ -264,24 +269,38 @@ class Follower:
         self._watch.close()
 
     def step(self) -> list[Event | Message]:
-        """What has come since the last step: messages and events of the run, in the order in which they happened."""
+        """What has come since the last step: messages and events of the run, in the order in which they happened.
+
+        Of much that has come the first part; the next step has the next one.
+        """
         news = self._news()
         # Who watches wants the line; how the run stands is looked at once it was shown, in the next step.
         is_due = time.monotonic() >= self._looked + self._watch.patience
-        self.is_to_look_again = is_due or any(map(_changes_standing, news))
+        self.is_to_look_again = is_due or self._has_more or any(map(_changes_standing, news))
         if news:
             return news
         # The state first: what is read after it contains at least what it tells.
-        self.is_to_look_again, self._looked = False, time.monotonic()
+        self._looked = time.monotonic()
         self.view = told(self.run_dir)
-        return self._news()
+        news = self._news()
+        self.is_to_look_again = self._has_more
+        return news
 
     def _news(self) -> list[Event | Message]:
-        # By time between the two logs, and by number within each of them, whatever the clock did.
-        messages: Iterator[Event | Message] = self._new_messages()
-        from heapq import merge
+        if self._upcoming is None:
+            from heapq import merge
 
-        return list(merge(messages, self._new_events(), key=lambda each: each.at))
+            messages: Iterator[Event | Message] = self._new_messages()
+            # By time between the two logs, and by number within each of them, whatever the clock did.
+            self._upcoming = merge(messages, self._new_events(), key=lambda each: each.at)
+        news = list(islice(self._upcoming, _AT_ONCE))
+        if len(news) < _AT_ONCE:
+            self._upcoming = None
+        return news
+
+    @property
+    def _has_more(self) -> bool:
+        return self._upcoming is not None
 
     def new_draft(self) -> str | None:
         """The text of the reply under way, if it changed."""

@@ -21,6 +21,9 @@ class Audience(Protocol):
     def message(self, message: Message) -> None:
         """A message of the run was stored."""
 
+    def forgotten(self, event: Event) -> list[int]:
+        """The numbers of messages that it wants to be told of again before `event`: it holds the newest alone."""
+
     def draft(self, text: str) -> None:
         """More text of the reply under way."""
 
@@ -50,6 +53,10 @@ class NoAudience:
 
     def message(self, message: Message) -> None:
         """Passes over it: the message is in the tree."""
+
+    def forgotten(self, event: Event) -> list[int]:
+        """None."""
+        return []
 
     def draft(self, text: str) -> None:
         """Passes over it: the draft is in the tree."""

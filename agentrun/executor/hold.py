@@ -288,6 +288,10 @@ class Hold:
             self.run_dir.events.sync_for_reading()
         untold, self._untold = self._untold, []
         for event in untold:
+            for seq in self.audience.forgotten(event):
+                message = self.session.message_at(seq)
+                if message is not None:
+                    self.audience.message(message)
             self.audience.event(event)
 
     def _claim(self) -> Lease:

@@ -74,6 +74,10 @@ class Live:
         self._lines += self._told.message(message, self._measured())
         self._update(_BETWEEN_EVENTS)
 
+    def forgotten(self, event: Event) -> list[int]:
+        """The numbers of messages that are to come again before `event`: so much was said since."""
+        return self._told.forgotten(event)
+
     def draft(self, text: str) -> None:
         """All that the model has said so far in the request that is under way."""
         # The file of the draft stays when its request has ended: who comes later finds it, and has read the reply.

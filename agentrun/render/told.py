@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentrun.records.event import Event
 from agentrun.records.message import ENDED, Message
+from agentrun.records.numbered import Numbers
 from agentrun.records.operation import Operation, operation_of
 from agentrun.records.run import Run, accepted_run
 from agentrun.records.views import InputState, RunDetail
@@ -13,6 +14,13 @@ from agentrun.render.safe import excerpt
 from agentrun.render.theme import QUESTION, Screen, Span, line, marked
 from agentrun.render.transcript import block, input_lines, message_lines, run_head
 from agentrun.states import EventType, RunStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+    U = TypeVar("U")
 
 E = EventType
 
@@ -31,18 +39,24 @@ _GOES_ON = frozenset(
 )
 
 
+# Operations that are over and inputs that wait which are held, the newest of each. A run may have any number of them.
+_HELD = 1000
+
+
 class Told:
     """The run as its events tell it so far. Each method returns the lines that it adds to the record."""
 
     def __init__(self) -> None:
         self.run: Run | None = None
         self.turn_id: str | None = None
-        self._operations: dict[str, Operation] = {}
+        self._open: dict[str, Operation] = {}
+        self._over: dict[str, Operation] = {}
+        # What waits; and in which turns those were taken whose texts have not come yet.
         self._inputs: dict[int, Message] = {}
         self._turns: dict[int, str | None] = {}
-        self._told_inputs: set[int] = set()
+        self._told_inputs = Numbers()
         self._seen_events = 0
-        self._seen_messages: set[int] = set()
+        self._seen_messages = Numbers()
         self._told_question: object = None
         self._held: list[str] = []
 
@@ -54,14 +68,20 @@ class Told:
     @property
     def open_operations(self) -> list[Operation]:
         """What has no outcome yet, in the order in which it was registered."""
-        return [operation for operation in self._operations.values() if operation.is_open]
+        return list(self._open.values())
 
     @property
     def waiting_inputs(self) -> list[Message]:
-        """What the user said and the run has not taken yet."""
+        """What the user said and the run has not taken yet; of much of it the newest."""
         run_id = self.run.run_id if self.run else None
-        waiting = (message for seq, message in self._inputs.items() if seq not in self._turns)
-        return [message for message in waiting if message.run_id == run_id]
+        return [message for message in self._inputs.values() if message.run_id == run_id]
+
+    def forgotten(self, event: Event) -> list[int]:
+        """The numbers of the messages that `event` tells of and whose texts, which came long ago, are not held."""
+        if event.type != E.INPUT_DELIVERED:
+            return []
+        untold = (seq for seq in event.payload.get("messageSeqs") or () if seq not in self._told_inputs)
+        return [seq for seq in untold if seq in self._seen_messages and seq not in self._inputs]
 
     def event(self, event: Event, screen: Screen) -> list[str]:
         """Something happened. An event that was seen before adds nothing."""
@@ -76,12 +96,10 @@ class Told:
         seq = event.payload.get("messageSeq")
         if event.type == E.RUN_INPUT_RECEIVED and "approved" in event.payload and type(seq) is int:
             # What settles a call goes to no turn: it is taken now.
-            self._turns[seq] = None
-            lines += self._taken(seq, screen)
+            lines += self._delivered(seq, None, screen)
         if event.type == E.INPUT_DELIVERED:
             for seq in event.payload.get("messageSeqs") or ():
-                self._turns[seq] = event.payload.get("turnId")
-                lines += self._taken(seq, screen)
+                lines += self._delivered(seq, event.payload.get("turnId"), screen)
         if operation and is_final_reply(event):
             self._held = reply_text(operation, screen)
         return lines
@@ -91,14 +109,16 @@ class Told:
 
         Questions, the report and the end add nothing: they have events, and are told at their place.
         """
-        if message.seq in self._seen_messages or (self.run and message.run_id != self.run.run_id):
+        if self.run and message.run_id != self.run.run_id:
             return []
+        is_new = message.seq not in self._seen_messages
         self._seen_messages.add(message.seq)
-        if message.role == "system" and message.mode != ENDED:
+        if message.role == "system" and message.mode != ENDED and is_new:
             return message_lines(message, screen)
-        if not message.is_input:
+        if not message.is_input or message.seq in self._told_inputs:
             return []
         self._inputs[message.seq] = message
+        _forget_oldest(self._inputs)
         return self._taken(message.seq, screen) if message.seq in self._turns else []
 
     def question(self, screen: Screen) -> list[str]:
@@ -124,27 +144,54 @@ class Told:
 
     def _fold(self, event: Event) -> Operation | None:
         """Takes `event` in. Returns the operation that it names."""
+        operation_id = event.payload.get("operationId")
+        known = self._known(operation_id) if isinstance(operation_id, str) else None
         if self.run is not None:
             self.run = self.run.fold([event])
         elif event.type == E.RUN_ACCEPTED:
             self.run = accepted_run(event)
         if event.type == E.MODEL_REQUEST_STARTED:
             self.turn_id = event.payload.get("turnId")
-        operation_id = event.payload.get("operationId")
-        known = self._operations.get(operation_id) if isinstance(operation_id, str) else None
         operation = known.apply(event) if known else operation_of(event)
         if operation is not None:
-            self._operations[operation.operation_id] = operation
+            self._hold(operation)
         return operation
+
+    def _known(self, operation_id: str) -> Operation | None:
+        found = self._open.get(operation_id) or self._over.get(operation_id)
+        if found is not None or self.run is None:
+            return found
+        # What is to be settled yet is told of whenever that may be.
+        return next((each for each in self.run.unresolved_operations if each.operation_id == operation_id), None)
+
+    def _hold(self, operation: Operation) -> None:
+        if operation.is_open:
+            self._over.pop(operation.operation_id, None)
+            self._open[operation.operation_id] = operation
+        else:
+            self._open.pop(operation.operation_id, None)
+            self._over[operation.operation_id] = operation
+            _forget_oldest(self._over)
+
+    def _delivered(self, seq: int, turn_id: str | None, screen: Screen) -> list[str]:
+        if seq in self._told_inputs:
+            return []
+        self._turns[seq] = turn_id
+        return self._taken(seq, screen)
 
     def _taken(self, seq: int, screen: Screen) -> list[str]:
         """The user's message `seq`, which the run has taken; nothing if its text has not come yet."""
-        message = self._inputs.get(seq)
-        if message is None or seq in self._told_inputs:
+        message = self._inputs.pop(seq, None)
+        if message is None:
             return []
         self._told_inputs.add(seq)
-        return input_lines(InputState(message, "delivered", turn_id=self._turns[seq]), screen)
+        return input_lines(InputState(message, "delivered", turn_id=self._turns.pop(seq)), screen)
 
     def _release(self) -> list[str]:
         held, self._held = self._held, []
         return held
+
+
+def _forget_oldest(held: dict[T, U]) -> None:
+    if len(held) > _HELD:
+        del held[next(iter(held))]

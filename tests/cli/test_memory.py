@@ -127,6 +127,8 @@ def test_a_command_needs_no_more_memory_for_a_long_run_than_for_a_short_one(
         "export told --format otlp",
         "search zebra --session told",
         "check told",
+        "show told -f",
+        "show told -f --json",
         "wait told",
         "recover --dry-run",
     ),

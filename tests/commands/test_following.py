@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from agentrun.commands import show
 from agentrun.commands.names import find
 from agentrun.commands.show import Follower
+from agentrun.records.event import Event
+from agentrun.records.message import Message
 from agentrun.states import EventType, RunStatus
 from agentrun.store import watch
 from agentrun.store.tree import Tree
-from agentrun.testing.trees import Executor, accept
+from agentrun.testing.trees import Executor, accept, add
 
 
 @pytest.fixture
@@ -55,3 +58,30 @@ def test_an_operation_that_goes_on_is_told_without_a_look_at_the_run(
         assert follower.view.status is RunStatus.WAITING_INPUT
     finally:
         follower.close()
+
+
+def test_who_joins_late_is_given_what_there_was_part_by_part(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line once and in order, and the state after all of them. # covers promise 16"""
+    monkeypatch.setattr(show, "_AT_ONCE", 3)
+    for number in range(8):
+        add(executor.session, "run-1", "steer", f"{number}")
+        executor.append(EventType.TOOL_REMOTE_ID, operationId="op-1", remoteId=f"{number}")
+    executor.append(EventType.RUN_WAITING_INPUT, questionId="q-1", kind="question", text="which?")
+    follower = Follower(find(Tree(str(tmp_path), "ann"), "watched/1"))
+    found: list[Event | Message] = []
+    try:
+        while (news := follower.step()) or not found:
+            assert len(news) <= 3
+            found += news
+            assert not follower.is_over
+            # Nobody waits for the kernel where there is more.
+            assert follower.is_to_look_again
+        assert (follower.is_to_look_again, follower.view.status) == (False, RunStatus.WAITING_INPUT)
+    finally:
+        follower.close()
+    events = [each for each in found if isinstance(each, Event)]
+    assert [each.seq for each in events] == [*range(1, len(events) + 1)]
+    assert [each.text for each in found if isinstance(each, Message)][1:] == [*"01234567"]
+    assert events[-1].type == EventType.RUN_WAITING_INPUT
