@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from agentrun.errors import Denied
 from agentrun.records.attachment import Attachment
 from agentrun.store import layout
 from agentrun.store.blobs import keep_blob, read_blob
@@ -33,8 +34,13 @@ def path_of(run_dir: RunDir, attachment: Attachment) -> str:
 
 def copy_for_tools(writer: Writer, run_dir: RunDir, attachments: list[Attachment]) -> None:
     """Puts copies of the files into the run's scratch, once: what the tools make of them there is theirs."""
-    scratch = run_dir.directory.ensure(layout.SCRATCH)
-    if not attachments or scratch.stat(layout.ATTACHMENTS) is not None:
+    if not attachments:
+        return
+    try:
+        scratch = run_dir.directory.ensure(layout.SCRATCH)
+    except Denied:
+        return  # a tool has put something else there, such as a link to a bigger disk
+    if scratch.stat(layout.ATTACHMENTS) is not None:
         return
     if scratch.stat(_UNFINISHED) is not None:
         remove_tree(scratch, _UNFINISHED)

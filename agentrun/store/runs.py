@@ -250,7 +250,7 @@ class RunDir(RunReader):
         run = self.current(held)
         # A takeover that could store no more than itself would be counted again and again, as long as the disk is full.
         self.directory.check_room(_ROOM)
-        self.directory.ensure(layout.SCRATCH)
+        self.directory.make(layout.SCRATCH)  # what tools have put in its place is theirs, and in nobody's way
         for directory in (
             self.directory,
             self.session_directory.open(layout.RUNS),

@@ -8,12 +8,14 @@ said the run had done is not known.
 
 from __future__ import annotations
 
+from agentrun.errors import Denied
 from agentrun.records.message import QUESTION
 from agentrun.store import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agentrun.records.run import Run
+    from agentrun.store.disk import Directory
     from agentrun.store.reading import RunReader
     from agentrun.store.sessions import Said
 
@@ -80,10 +82,17 @@ def _trace_of_executor(run_dir: RunReader) -> str | None:
         if directory.has(name):
             return f"there is a {name}"
     # The scratch itself is made just before the lease is taken; what lies in it comes after.
-    if directory.has(layout.SCRATCH) and directory.open(layout.SCRATCH).names():
+    if directory.has(layout.SCRATCH) and not _is_empty(directory, layout.SCRATCH):
         return f"its {layout.SCRATCH} is not empty"
     if session.has(layout.STALE):
         notes = [name for name in session.open(layout.STALE).names() if name.startswith(f"{run_dir.run_id}.")]
         if notes:
             return f"there is a {layout.STALE}/{notes[0]}"
     return None
+
+
+def _is_empty(directory: Directory, name: str) -> bool:
+    try:
+        return not directory.open(name).names()
+    except Denied:
+        return False  # a tool has closed it, or put something else there
