@@ -136,6 +136,9 @@ def test_it_runs_in_the_directory_of_the_configuration(tmp_path: Path) -> None:
         ("echo no such table >&2; exit 1", Status.FAILED, "exit 1: no such table", False),
         ("exit 2", Status.FAILED, "exit 2", False),
         ("kill -KILL $$", Status.FAILED, "ended by SIGKILL", False),
+        # As where memory runs out: it is what the script runs that is killed.
+        ("sh -c 'kill -KILL $$' 2>&-; exit $?", Status.FAILED, "exit 137 (SIGKILL)", False),
+        ("exit 200", Status.FAILED, "exit 200", False),
     ],
 )
 @pytest.mark.parametrize("effect", ["read", "write"])

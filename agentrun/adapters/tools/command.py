@@ -16,7 +16,7 @@ import anyio
 from agentrun.adapters.process import CannotStart, Outcome, end_marked, run_process
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.adapters.tools.outside import CommandOutside
-from agentrun.adapters.tools.telling import how_it_ended, with_stderr
+from agentrun.adapters.tools.telling import how_it_ended, was_killed, with_stderr
 from agentrun.agent.outside import ask_to_stop
 from agentrun.agent.protocols import Invocation, ToolOutcome, ToolSpec
 from agentrun.config import ToolConfig
@@ -211,7 +211,7 @@ class CommandTool:
             output,
             error=with_stderr(how_it_ended(outcome), outcome),
             # What was killed from outside had no chance to say how far it had come.
-            may_have_effects=self._writes and outcome.exit_code is None,
+            may_have_effects=self._writes and was_killed(outcome),
             retryable=outcome.exit_code == FAILED_FOR_NOW,
             note=note,
         )

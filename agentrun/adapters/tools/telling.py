@@ -12,16 +12,33 @@ from agentrun.config.secrets import hidden
 STDERR_SHOWN = 2000
 
 
+# A shell, or whatever else runs a command for another, says by an exit code above this by which signal that was ended.
+_BY_SIGNAL = 128
+
+
+def was_killed(outcome: Outcome) -> bool:
+    """Whether a signal ended it, or what it ran: so it had no chance to say how far it had come."""
+    return outcome.exit_code is None or _signal_told(outcome.exit_code) is not None
+
+
 def how_it_ended(outcome: Outcome) -> str:
     """`exit 3`, or by which signal."""
     if outcome.exit_code is not None:
-        return f"exit {outcome.exit_code}"
+        told = _signal_told(outcome.exit_code)
+        return f"exit {outcome.exit_code}" + (f" ({told.name})" if told else "")
     if outcome.signal is None:
         return "it did not end"
     try:
         return f"ended by {signal.Signals(outcome.signal).name}"
     except ValueError:
         return f"ended by signal {outcome.signal}"
+
+
+def _signal_told(exit_code: int) -> signal.Signals | None:
+    try:
+        return signal.Signals(exit_code - _BY_SIGNAL)
+    except ValueError:
+        return None
 
 
 def with_stderr(ending: str, outcome: Outcome, secrets: Sequence[str] = ()) -> str:
