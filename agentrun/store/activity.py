@@ -11,7 +11,7 @@ import stat
 from itertools import count
 
 from agentrun import clock, ids
-from agentrun.errors import Denied
+from agentrun.errors import CorruptRecord, Denied
 from agentrun.records.codec import Doc, encode_line
 from agentrun.store.disk import Directory, speaking_of, write_all
 from agentrun.store.layout import ACTIVITY, damaged_name
@@ -53,8 +53,8 @@ class Activity:
         if self.fault() is None:
             try:
                 yield from Log(self.account, ACTIVITY).backward(_session_id)
-            except Denied:
-                return  # planted since
+            except (Denied, CorruptRecord):
+                return  # planted since, or no hint any more
 
     def noted_since(self, offset: int) -> tuple[set[str] | None, int]:
         """The sessions that were noted behind byte `offset`, and the offset to ask from the next time.
@@ -66,8 +66,11 @@ class Activity:
         log = Log(self.account, ACTIVITY)
         start = offset if offset <= log.size() else 0
         noted, end = set(), start
-        for end, name in log.forward(_session_id, start):  # noqa: B007 - the last one is asked from
-            noted.add(name)
+        try:
+            for end, name in log.forward(_session_id, start):  # noqa: B007 - the last one is asked from
+                noted.add(name)
+        except CorruptRecord:
+            return None, 0
         return noted, end
 
     def sync(self) -> None:

@@ -13,6 +13,7 @@ import stat
 
 from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
 from agentrun.store.layout import UNFINISHED_PREFIX
+from agentrun.store.lengths import read_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ class Directory:
             return None
         fd, length = opened
         try:
-            return _read_all(fd, length)
+            return read_all(fd, length, self.at(name))
         except OSError as error:
             raise translated(error, self.at(name)) from error
         finally:
@@ -363,18 +364,6 @@ def sync_for_reading(fd: int, path: str) -> None:
     except OSError as error:
         if error.errno not in _CANNOT_SYNC:
             raise StorageFailed(f"{translated(error, path)}: whether the last record survived is unknown") from error
-
-
-def _read_all(fd: int, length: int) -> bytes:
-    """What the file holds, which had `length` bytes just now."""
-    # One byte more tells that it has not grown since: then there is nothing to be asked for again.
-    data = os.read(fd, length + 1)
-    if len(data) == length:
-        return data
-    chunks = [data]
-    while chunk := os.read(fd, _COPY):
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _wrong_with(found: os.stat_result, names: int) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from agentrun.records.codec import decode
+from agentrun.store.lengths import check_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +39,13 @@ def last_begun(damaged: bytes) -> int:
 
 def is_overwritten(tail: bytes) -> bool:
     """Whether these are whole records, each with a NUL byte where its newline was: no append leaves that behind."""
-    *records, rest = tail.split(b"\0")
-    return bool(records) and not rest and all(seq_of(record) is not None for record in records)
+    begin = 0
+    # One by one: of a file with a hole in it, all bytes may be NUL.
+    while (end := tail.find(b"\0", begin)) >= 0:
+        if seq_of(tail[begin:end]) is None:
+            return False
+        begin = end + 1
+    return begin == len(tail) > 0
 
 
 def newest_message_of(run: Run) -> int:
@@ -102,6 +108,7 @@ def lines_backward(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
         offset = position + len(data) + 1
         rest, *lines = data.split(b"\n")
         del data  # the lines are held as well, for as long as they are read
+        check_line(fd, len(rest), position)
         for line in reversed(lines):
             offset -= len(line) + 1
             if complete:
@@ -122,6 +129,7 @@ def line_start(fd: int, offset: int) -> int:
         if found >= 0:
             return position - length + found + 1
         position -= length
+        check_line(fd, offset - position, position)
     return 0
 
 
@@ -135,4 +143,5 @@ def line_at(fd: int, start: int) -> bytes:
             return data[:found]
         if len(data) < length:
             return data
+        check_line(fd, length, start)
         length *= 2

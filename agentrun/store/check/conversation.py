@@ -213,7 +213,10 @@ def _look_at_summary(session: SessionDir) -> Iterator[Finding]:
     except ValueError as error:
         said = f"is no summary that can be used: {error}; the messages themselves are used until there is another one"
         yield Finding(Kind.DAMAGED, path, said)
-    except (Denied, CorruptRecord):
+    except CorruptRecord as error:
+        if error.path == path:
+            yield Finding(Kind.UNREADABLE, path, str(error))
+    except Denied:
         return  # what cannot be opened is told elsewhere
 
 
