@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from agentrun.errors import NotFound
 from agentrun.executor.attachments import with_files
 from agentrun.records.codec import Doc
 from agentrun.records.message import FOLLOW_UP, STEER, Message
@@ -27,14 +26,18 @@ class Inputs:
     def message(self, message_seq: int) -> Message:
         """The message of an `input.delivered` event, with the files that go with it.
 
-        Raises NotFound if it cannot be read.
+        One whose line was damaged since stands for itself in words: what the run has done is still there, and no
+        request is refused for it.
         """
         if message_seq not in self._known:
-            message = self._session.message_at(message_seq)
-            if message is None:
-                raise NotFound(f"message {message_seq} of {self._session.session_id} cannot be read")
+            message = self._session.message_at(message_seq) or self._unreadable(message_seq)
             self._known[message_seq] = with_files(self._session, self._run_dir, message)
         return self._known[message_seq]
+
+    def _unreadable(self, message_seq: int) -> Message:
+        said = f"What the user said here (message {message_seq}) cannot be read any more: its record is damaged"
+        text = f"[Note of the program] {said}. Say so instead of guessing what it said."
+        return Message(message_seq, self._session.session_id, self._run_dir.run_id, "user", None, text, "")
 
     def is_steered(self, writer: Writer, run: Run) -> bool:
         """Whether a steer waits to be delivered."""

@@ -85,7 +85,7 @@ class StoredStretch(Compacting):
         return self._transcript.catch_up(self.events)
 
     def input(self, message_seq: int) -> Message:
-        """The message of an `input.delivered` event. Raises NotFound if it cannot be read."""
+        """The message of an `input.delivered` event."""
         return self._inputs.message(message_seq)
 
     def _copy_files(self) -> None:

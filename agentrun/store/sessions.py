@@ -292,7 +292,7 @@ class SessionDir:
             return active
         prompt = next(self.prompts(document, newest_first), None)
         if prompt is None:
-            return None
+            return next(iter(self.newest_run_ids(1, document)), None)
         if len(prompt.queue) == 1:
             return prompt.run_id
         still_open = [run for run in map(self._run_if_readable, prompt.queue) if run is not None and not run.is_over]
@@ -356,8 +356,11 @@ class SessionDir:
     def newest_run_ids(self, count: int, document: Session | None = None) -> list[str]:
         """The ids of the last `count` runs, newest first; as cheap with ten thousand runs as with one."""
         prompt = next(self.prompts(document), None)
-        newest = ids.run_number(prompt.run_id) if prompt else None
-        return [ids.run_id(number) for number in range(newest, max(newest - count, 0), -1)] if newest else []
+        newest = (ids.run_number(prompt.run_id) or 0) if prompt else 0
+        # The line of a prompt may be damaged or lost; its run is there all the same.
+        while self.directory.has(f"{layout.RUNS}/{ids.run_id(newest + 1)}"):
+            newest += 1
+        return [ids.run_id(number) for number in range(newest, max(newest - count, 0), -1)]
 
     def changed_at(self, document: Session | None = None) -> str:
         """When the session last changed, by its newest message or else its making."""
