@@ -123,7 +123,22 @@ def test_what_is_not_known_here_survives(golden: Golden) -> None:
     assert golden.said("show history/5 --operations --tail 1") == [event]
     (message,) = [each for each in golden.said("show history --messages --tail 100") if "xFromLater" in each]
     assert message == last
-    assert [finding for finding in golden.said("check history") if finding["finding"]["wrong"]] == []
+    # Also in what is made of it.
+    (forked,) = golden.said("fork history")
+    assert last["xFromLater"] in _unknown(golden.sessions / forked["session"]["sessionId"] / "messages.jsonl")
+    archive = golden.place / "history.tar"
+    assert golden.run("export", "history", "--output", str(archive)).returncode == 0
+    golden.said(f"import {archive} --as again")
+    for name in ("messages.jsonl", "runs/run-5/operations.jsonl", "session.json"):
+        assert UNKNOWN["xFromLater"] in _unknown(golden.sessions / "again" / name), name
+    assert [finding for finding in golden.said("check") if finding["finding"]["wrong"]] == []
+
+
+def _unknown(path: Path) -> list[Any]:
+    """What stands in the field that nobody here knows, of one document or of each line."""
+    data = path.read_bytes()
+    docs = map(json.loads, data.splitlines()) if path.suffix == ".jsonl" else [json.loads(data)]
+    return [doc.get("xFromLater") for doc in docs]
 
 
 WRITERS = (
