@@ -53,6 +53,21 @@ MUTANTS = [
         "tests/store/test_locks.py",
     ),
     Mutant(
+        "a lock that the file system refuses is taken for had",
+        "store/locks.py",
+        "    except BlockingIOError:\n        return False\n    return True\n\n\ndef lock_holder",
+        "    except OSError as error:\n        return not isinstance(error, BlockingIOError)\n    return True\n\n\n"
+        "def lock_holder",
+        "tests/faults/test_errors.py -k now_and_then",
+    ),
+    Mutant(
+        "what belongs to another user is one's own",
+        "store/disk.py",
+        "if opened is None or (owned and os.fstat(opened.fd).st_uid != os.geteuid()):",
+        "if opened is None:",
+        "tests/store/test_tree.py -k another_user",
+    ),
+    Mutant(
         "records are not synced",
         "store/disk.py",
         '    getattr(os, "fdatasync", os.fsync)(fd)\n',
@@ -860,6 +875,7 @@ def main(words: list[str]) -> int:
     unnoticed = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
         copy = Path(directory)
+        copy.chmod(0o755)  # commands of other users run from there
         _copy_project(copy)
         for number, mutant in enumerate(chosen, 1):
             started = time.monotonic()
