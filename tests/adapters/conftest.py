@@ -113,7 +113,8 @@ class Endpoint:
     def will(self, body: bytes, *, status: str = "200 OK", headers: str = "", stays: bool = False) -> None:
         """The next answer. One that `stays` leaves its connection open, without an end, until the client goes."""
         kind = "text/event-stream" if status.startswith("200") else "application/json"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n{headers}\r\n"
+        kinds = "" if "Content-Type" in headers else f"Content-Type: {kind}\r\n"
+        head = f"HTTP/1.1 {status}\r\n{kinds}Connection: close\r\n{headers}\r\n"
         self._answers.append((head.encode(), body, stays))
 
     def will_fail(self, status: int, message: str, headers: str = "") -> None:

@@ -192,6 +192,12 @@ def test_what_fits_into_no_header_is_no_key(wire: Any, endpoint: Any, broken: st
     assert endpoint.requests == []
 
 
+@pytest.mark.parametrize("charset", ["rot13", "zlib_codec", "undefined", "utf-16", "no such thing"])
+def test_what_a_server_calls_its_encoding_is_not_believed(wire: Any, endpoint: Any, charset: str) -> None:
+    endpoint.will_fail(400, "no way", headers=f"Content-Type: application/json; charset={charset}\r\n")
+    assert "HTTP 400: no way" in failure(model(wire, endpoint)).reason
+
+
 def test_a_server_that_sends_on_to_another_is_not_followed(wire: Any, endpoint: Any, other: Any) -> None:
     """Not with the conversation, nor with a key in a header of its own. # covers promise 15"""
     for status, place in ((307, other.url), (308, other.url), (302, other.url), (307, "//ann:pw@localhost:1")):

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from agentrun.cli.acp.prompts import text_of
+from agentrun.errors import UsageError
 from agentrun.testing.node import node_program
 from tests.cli.conftest import PATIENCE
 
@@ -285,3 +287,9 @@ def test_a_foreign_client_from_npm_drives_a_session(home: Any, tmp_path: Path) -
     done = subprocess.run(argv, env=home.env, capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert "All is well." in done.stdout.decode()
+
+
+@pytest.mark.parametrize("blocks", [None, True, 7, "text", {"type": "text"}, [], [7], [{"type": "text", "text": " "}]])
+def test_a_prompt_of_another_form_has_no_text(blocks: object) -> None:
+    with pytest.raises(UsageError, match="no text"):
+        text_of(blocks)

@@ -28,6 +28,8 @@ class Answers:
         client.event_hooks = {"response": [self._begun]}
 
     async def _begun(self, response: Any) -> None:
+        # Python knows encodings that are none of a text; a server may call any of them its own.
+        response.encoding = "utf-8"
         response.stream = _stream(self, response)
 
 

@@ -50,6 +50,8 @@ async def _stay(response: Any) -> None:
 
 
 async def _bound(response: Any) -> None:
+    # JSON and events are UTF-8, whatever the server calls them: Python knows encodings that are none of a text.
+    response.encoding = "utf-8"
     read = response.aiter_bytes
 
     async def bounded(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:

@@ -13,7 +13,7 @@ def text_of(blocks: Any) -> str:
 
     Raises UsageError if there is none.
     """
-    parts = [_text(block) for block in blocks or () if isinstance(block, dict)]
+    parts = [_text(block) for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
     text = "\n\n".join(filter(None, parts))
     if not text.strip():
         raise UsageError("the prompt has no text")
