@@ -26,7 +26,8 @@ def text(words: str) -> dict[str, Any]:
 class Endless(ThreadingHTTPServer):
     """`taken` are the bytes of each endless answer that the system took before the connection was closed."""
 
-    daemon_threads = True
+    # Whoever closes it waits for them: what was taken is known then.
+    daemon_threads = False
 
     def __init__(self, is_listing_endless: bool) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
