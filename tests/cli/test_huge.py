@@ -107,6 +107,20 @@ def test_a_record_of_a_hundred_megabytes(huge: Home) -> None:
     _goes_on(huge, "talk", 4)
 
 
+def test_a_billion_bytes_of_a_tool(huge: Home) -> None:
+    huge.tool("flood", "head -c 1000000000 /dev/zero; echo the last words >&2; exit 3")
+    huge.model({"calls": [{"name": "flood"}]}, {"text": "a report"})
+    session = huge.new()
+    assert _limited(huge, "send", session, "go").startswith("a report\n")
+    (finished,) = huge.events(session, "tool.finished")
+    assert "exit 3" in finished["payload"]["error"]
+    assert "the last words" in finished["payload"]["error"]
+    assert "1000000000" in json.dumps(finished["payload"]).replace(",", "")
+    kept = [path.stat().st_size for path in huge.run_dir(session).rglob("*") if path.is_file()]
+    assert sum(kept) < 100_000_000
+    assert len(_limited(huge, "show", f"{session}/1")) < 10_000
+
+
 def test_a_hundred_thousand_sessions(huge: Home) -> None:
     tree = Tree(str(huge.root), getpass.getuser())
     first = tree.create_session(title="one of many", session_id="session-000000")
