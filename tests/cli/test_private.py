@@ -91,6 +91,7 @@ def _nothing_is_open(home: Home, script: str) -> None:
     made = [line for line in trace.read_text().splitlines() if _makes(line) and f"{home.path}/" in _where(line)]
     ours = [line for line in made if not any(f"/{name}" in line for name in ("boom", "trace"))]
     assert len(ours) > 50, done.stderr
+    assert [line for line in ours if "chmod" in line] == []
     assert [line for line in ours if not re.search(r"\b0[67]00(\)| <unf)|^\d+ +link", line)] == []
     # And so it stays. Whoever chose a place beside the tree keeps the rights of that place.
     paths = [path for path in home.root.rglob("*") if "scratch" not in path.parts]
