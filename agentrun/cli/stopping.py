@@ -89,7 +89,7 @@ def _cancel_run(place: Place, target: Target, asked: Asked, until: float | None)
         # Nothing can be stored as long as the frozen executor holds the lock: it is ended first.
         if not Vigil().keep(target.run(), until):
             raise
-        frozen = end_frozen(target.run(), until)
+        frozen = end_frozen(place, target.run(), until)
         try:
             return _asked_to_stop(place, target, asked)
         except SessionHeld as error:
@@ -114,7 +114,7 @@ def _take_from_frozen(place: Place, target: Target, until: float | None) -> None
     """Ends the executor, or, where that is not to be found here, winds the run down in its stead."""
     from agentrun.commands.vigil import end_frozen
 
-    frozen = end_frozen(target.run(), until)
+    frozen = end_frozen(place, target.run(), until)
     if frozen is not None:
         from agentrun.commands.recovery import recover
 

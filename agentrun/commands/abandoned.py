@@ -9,7 +9,7 @@ import os
 
 from agentrun.commands.asking import stop_outside
 from agentrun.commands.execution import patience_of
-from agentrun.commands.leftovers import end_marked_leftovers
+from agentrun.commands.leftovers import end_fenced, end_marked_leftovers
 from agentrun.commands.place import Place
 from agentrun.errors import NotEnded
 from agentrun.lifecycle.recovery import begin
@@ -105,6 +105,7 @@ def end_leftovers(place: Place, run_dir: RunDir) -> list[str]:
     """Ends the runs that it began, by their own flow, then what its tools left; the names of what is still alive."""
     from agentrun.commands.children import stop_children
 
-    alive = [*stop_children(place, run_dir), *end_marked_leftovers(place, run_dir, patience_of(place, run_dir))]
+    alive = [*stop_children(place, run_dir), *end_fenced(place, run_dir)]
+    alive += end_marked_leftovers(place, run_dir, patience_of(place, run_dir))
     # Once more: a process that was about to begin a child may have done so before it was ended itself.
     return list(dict.fromkeys([*alive, *stop_children(place, run_dir)]))

@@ -130,7 +130,7 @@ def _take_from_frozen(place: Place, child: ChildRun) -> None:
     """Ends its executor, or, where that is not to be found here, winds the child down in its stead."""
     from agentrun.commands.recovery import recover
 
-    frozen = end_frozen(child.run_dir)
+    frozen = end_frozen(place, child.run_dir)
     if frozen is not None:
         recover(place, child.session, child.run_dir, frozen=frozen)
 

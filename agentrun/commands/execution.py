@@ -205,6 +205,10 @@ def start_next(place: Place, session: SessionDir) -> bool:
     run = run_dir.load()
     if run.status is not RunStatus.QUEUED or run_dir.unread(run) or is_executor_alive(run_dir.directory):
         return False
+    from agentrun.store.sight import sees_processes
+
+    if not sees_processes():
+        return False  # nothing is executed here: whoever comes by elsewhere starts it
     liveness = take_liveness(run_dir.directory)
     if liveness is None:
         return False
@@ -241,7 +245,9 @@ def _job(place: Place, session: SessionDir, run_dir: RunDir, liveness: int, scen
     from agentrun.executor.audience import NoAudience
     from agentrun.executor.drive import Job
     from agentrun.executor.hold import Terms
+    from agentrun.store.sight import check_sees_processes
 
+    check_sees_processes()
     run = run_dir.load()
     config = config_of(place, run, scene.warn)
     agent = config.agent(run.agent)

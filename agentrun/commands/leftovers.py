@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from agentrun.commands.execution import DETACHED
+from agentrun.commands.execution import DETACHED, patience_of
 from agentrun.commands.place import Place
-from agentrun.store.identity import is_of_here
+from agentrun.records.lease import Owner
+from agentrun.store.identity import is_of_here, number_here
 from agentrun.store.runs import RunDir
 
 TYPE_CHECKING = False
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # Seconds from SIGTERM to SIGKILL for processes that a tool left behind: the tool itself has had its own grace.
 LONGEST_LEFTOVER_GRACE = 1.0
+# Seconds that a process has to go away after SIGKILL, and its locks with it.
+KILL_PATIENCE = 5.0
 
 
 def end_marked_leftovers(place: Place, run_dir: RunDir, patience: Patience) -> list[str]:
@@ -75,6 +78,30 @@ async def end_marked_if_ours(place: Place, run_dir: RunDir, patience: Patience) 
     if lease is not None and not (lease.owner.pid == os.getpid() and is_of_here(lease.owner)):
         return None
     return await end_marked_here(place, run_dir, patience, lambda: False)
+
+
+def end_executor(place: Place, run_dir: RunDir, pid: int, owner: Owner) -> bool:
+    """Ends an executor of the run that does not respond, and what it has begun; whether it is gone.
+
+    `pid` is the number that the process of `owner` has here.
+    """
+    from agentrun.adapters.process import end_executor as end
+
+    assert owner.start_time is not None  # by that it was found
+    grace = 0.0 if run_dir.load().force else _grace(patience_of(place, run_dir))
+    spare = other_executors(place, run_dir.session_id, run_dir.run_id)
+    marked = marker(place, run_dir.session_id, run_dir.run_id)
+    return end(pid, owner.start_time, marked, grace=grace, kill=KILL_PATIENCE, program="agentrun", spare=spare)
+
+
+def end_fenced(place: Place, run_dir: RunDir) -> list[str]:
+    """Ends the executor that was fenced out and has its lock still, if it is to be seen here; its name if it stays."""
+    fenced = run_dir.load().fenced
+    owner = Owner.from_doc(fenced) if fenced else None
+    pid = number_here(owner) if owner else None
+    if owner is None or pid is None or end_executor(place, run_dir, pid, owner):
+        return []
+    return [f"{owner} (here: pid {pid})"]
 
 
 def _grace(patience: Patience) -> float:

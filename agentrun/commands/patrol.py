@@ -203,7 +203,7 @@ class Patrol:
     def _frozen(self, session: SessionDir, run_dir: RunDir) -> Recovered | None:
         if self._vigil.keep(run_dir):
             try:
-                frozen = end_frozen(run_dir)
+                frozen = end_frozen(self._place, run_dir)
                 if frozen is not None:
                     return self._lost(session, run_dir, frozen)
             except (HeldBack, LockHeld, SessionHeld) as error:

@@ -121,8 +121,13 @@ def _settled_unseen(run: Run, names: Sequence[str]) -> Settled:
 
 
 def is_to_be_taken_over(run: Run) -> bool:
-    """Whether an executor left it in the middle: then the truth about its operations comes first."""
-    return not run.is_over and (run.lease_owner is not None or run.status is RunStatus.CANCELLING)
+    """Whether an executor left it in the middle: then the truth about its operations comes first.
+
+    So did whoever could not end a tool of it: its operation is under way until that has ended.
+    """
+    is_busy = any(each.status is OperationStatus.RUNNING for each in run.open_operations)
+    in_the_middle = run.lease_owner is not None or is_busy or run.status is RunStatus.CANCELLING
+    return in_the_middle and not run.is_over
 
 
 def terms_of(place: Place, run: Run) -> Terms:
@@ -205,7 +210,9 @@ class _Case:
         run = self._run_dir.current(writer)
         fenced, reason = None, LOST
         if not has_liveness(self._run_dir.directory, liveness):
-            fenced = self._frozen.owner.to_doc() if self._frozen else run.fenced
+            # The lock is with the first of them as long as none that came after it has got it.
+            has_lock = self._frozen is not None and (run.fenced is None or self._frozen.locked)
+            fenced = self._frozen.owner.to_doc() if self._frozen and has_lock else run.fenced
             reason = f"its executor {self._frozen.owner} does not respond" if self._frozen else LOST
         seconds = self._terms.lease
         return recovery.begin(writer, self._run_dir, lease_seconds=seconds, reason=reason, fenced=fenced)

@@ -67,7 +67,7 @@ def resume(place: Place, target: Target, begun_by: Callable[[], Doc | None] = la
     run_dir = target.run()
     frozen = None
     if run_dir.view().executor == "frozen" and Vigil().keep(run_dir):
-        frozen = end_frozen(run_dir)
+        frozen = end_frozen(place, run_dir)
     view = run_dir.view()
     if view.run.is_over:
         return _link(place, target, run_dir, view.run, begun_by)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from agentrun import clock
+from agentrun.commands.place import Place
 from agentrun.errors import HeldBack, TimeRanOut
 from agentrun.named import NamedTuple
 from agentrun.records.lease import Lease
@@ -19,8 +20,6 @@ from agentrun.store.locks import LOCK_PATIENCE, is_executor_alive, lock_holder
 from agentrun.store.runs import RunDir
 from agentrun.store.watch import Watch
 
-# Seconds that a process has to go away after SIGKILL, and its locks with it.
-KILL_PATIENCE = 5.0
 _PAUSE = 0.02
 
 
@@ -74,15 +73,15 @@ def _ran_out(run_dir: RunDir) -> TimeRanOut:
     )
 
 
-def end_frozen(run_dir: RunDir, until: float | None = None) -> Lease | None:
-    """Ends the executor whose lease `run_dir` has, and returns when its locks are free.
+def end_frozen(place: Place, run_dir: RunDir, until: float | None = None) -> Lease | None:
+    """Ends the executor whose lease `run_dir` has, with what it has begun, and returns when its locks are free.
 
     One that is not to be found here, being of another machine, boot or container, cannot be ended: its lease comes
     back then, for whoever fences it out. One that waits for the session's lock, which some other process has, is left
     alone. Raises HeldBack if it is there and does not go, LockHeld if the other process does not let go, TimeRanOut if
     that is not waited for for so long, `until` being of time.monotonic().
     """
-    from agentrun.adapters.process import end_named
+    from agentrun.commands.leftovers import end_executor
 
     lease = run_dir.lease()
     if lease is None:
@@ -90,10 +89,9 @@ def end_frozen(run_dir: RunDir, until: float | None = None) -> Lease | None:
     owner, pid = lease.owner, number_here(lease.owner)
     if pid is None:
         return lease
-    assert owner.start_time is not None
     if _was_kept_waiting(run_dir, pid, until):
         return None
-    ended = end_named(pid, owner.start_time, patience=KILL_PATIENCE)
+    ended = end_executor(place, run_dir, pid, owner)
     if ended and run_dir.load().fenced is not None:
         return lease  # the lock is with one that was fenced out before, elsewhere
     if not ended or is_executor_alive(run_dir.directory):

@@ -148,8 +148,8 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
             alive = await job.end_below()
             if stretch.fenced and alive == []:
                 stretch.note_end()
-        stretch.end()
-        return
+        if stretch.leave():
+            return
 
     def is_forced() -> bool:
         return stretch.run_dir.seen.force

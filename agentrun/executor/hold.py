@@ -172,7 +172,10 @@ class Hold:
 
     def note_end(self) -> None:
         """Tells those who have the run now that nothing is alive that was begun here."""
-        # Nobody could see that from another container. If it cannot be written, the user is asked for it.
+        # Nobody could see that from another container. If it cannot be written, the user is asked for it; so he is
+        # where an earlier executor may have left something, which is none of this one's descendants.
+        if self._follows_others:
+            return
         with suppress(StorageFailed, Denied):
             self.run_dir.keep_stale(self.lease, note_of_end(self.lease.generation))
 
@@ -187,23 +190,36 @@ class Hold:
             self.release()
         return True
 
-    def end(self) -> None:
-        """Ends the stretch after the agent has let go of everything: with the run's end, or by handing over."""
+    def leave(self) -> bool:
+        """Leaves a run that is over, or lets it go for others to go on with; False if it was told to end meanwhile.
+
+        Then it is not to be left before all of it has been looked for, as that of any other run that ends.
+        """
         if self._liveness is None or self.fenced:
-            return
+            return True
         if self.run_dir.seen.is_over:
             # For good: there is nothing left to record in it.
             self.release()
-            return
+            return True
         with self._writing() as writer:
             run = self.run_dir.check(self.lease, writer)
             if run.ending is not None and not run.is_over:
-                wind_down(writer, self.lease, self.run_dir, executing_ms=self._watch.take())
-            elif not run.is_over:
+                return False
+            if not run.is_over:
                 operations = [operation.operation_id for operation in run.open_operations]
                 payload = {"reason": self.left or "the agent stopped", "operationIds": operations}
                 self.run_dir.append(self.lease, writer, E.RUN_RECONCILING, payload)
                 self._leave(writer, str(payload["reason"]))
+            self.release()
+        return True
+
+    def end(self) -> None:
+        """Ends the run as it was told to, of which nothing is alive any more."""
+        if self._liveness is None or self.fenced:
+            return
+        with self._writing() as writer:
+            if not self.run_dir.check(self.lease, writer).is_over:
+                wind_down(writer, self.lease, self.run_dir, executing_ms=self._watch.take())
             self.release()
 
     def release(self) -> None:

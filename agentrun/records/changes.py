@@ -32,9 +32,15 @@ def _left_elsewhere(run: Run, owner: Doc | None) -> tuple[Doc, ...]:
     left = (*run.whereabouts, *run.lost_in())
     if not left or owner is None:
         return left
-    here = owner.get("pidNamespace")
-    places = {each.get("pidNamespace"): each for each in left if each.get("bootId") == owner.get("bootId")}
-    return tuple(each for namespace, each in places.items() if namespace not in (None, here))
+    places = {_place(each): each for each in left if each.get("bootId") == owner.get("bootId")}
+    # From a user namespace of its own it looks into none of the processes beside it, and from beside it into all.
+    namespace, apart = _place(owner)
+    seen = {each for each in places if each[0] == namespace and apart in (None, each[1])}
+    return tuple(each for place, each in places.items() if place[0] is not None and place not in seen)
+
+
+def _place(owner: Doc) -> tuple[object, object]:
+    return owner.get("pidNamespace"), owner.get("userNamespace")
 
 
 def _lease_released(run: Run, event: Event) -> Run:

@@ -53,7 +53,8 @@ TEXTS = _list_of(TEXT)
 COUNTS = _list_of(COUNT)
 
 _OWNER = _object(
-    user=TEXT, host=TEXT, pid=COUNT, startTime=MAYBE_COUNT, bootId=MAYBE_TEXT, pidNamespace=MAYBE_COUNT
+    user=TEXT, host=TEXT, pid=COUNT, startTime=MAYBE_COUNT, bootId=MAYBE_TEXT, pidNamespace=MAYBE_COUNT,
+    userNamespace=MAYBE_COUNT,
 )  # fmt: skip
 _WHEREABOUTS = _list_of(_of(dict, deeper={**_OWNER[1], "generation": COUNT}))
 _ACTOR = _object(user=MAYBE_TEXT, host=MAYBE_TEXT, pid=MAYBE_COUNT, run=MAYBE_TEXT)

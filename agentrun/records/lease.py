@@ -12,6 +12,8 @@ class Owner(NamedTuple):
 
     `start_time` is in clock ticks since boot, field 22 of /proc/PID/stat (proc(5)), `pid_namespace` the inode of
     /proc/PID/ns/pid, in which alone the number means something; None where there is no /proc, or nobody noted it.
+    `user_namespace` is the inode of /proc/PID/ns/user where that is one below the owner of the PID namespace: among
+    the processes of the others in there; None else.
     """
 
     user: str
@@ -20,16 +22,19 @@ class Owner(NamedTuple):
     start_time: int | None
     boot_id: str | None
     pid_namespace: int | None = None
+    user_namespace: int | None = None
 
     def to_doc(self) -> Doc:
         """The fields as they are stored."""
-        return {
+        doc: Doc = {
             "user": self.user,
             "host": self.host,
             "pid": self.pid,
             "startTime": self.start_time,
             "bootId": self.boot_id,
-        } | ({"pidNamespace": self.pid_namespace} if self.pid_namespace is not None else {})
+        }
+        doc |= {"pidNamespace": self.pid_namespace} if self.pid_namespace is not None else {}
+        return doc | ({"userNamespace": self.user_namespace} if self.user_namespace is not None else {})
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Owner:
@@ -37,7 +42,7 @@ class Owner(NamedTuple):
         pid = doc.get("pid")
         if type(pid) is not int:
             raise ValueError("no owner: pid is missing")
-        where = doc.get("startTime"), doc.get("bootId"), doc.get("pidNamespace")
+        where = doc.get("startTime"), doc.get("bootId"), doc.get("pidNamespace"), doc.get("userNamespace")
         return cls(str(doc.get("user")), str(doc.get("host")), pid, *where)
 
     def __str__(self) -> str:

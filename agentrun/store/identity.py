@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from agentrun.store.disk import Directory
 
 
+# Asks the kernel for the user namespace that owns another namespace (ioctl_ns(2)).
+_NS_GET_USERNS = 0xB701
+
+
 def account_name() -> str:
     """The account of this process: the name of its effective user, never what `$USER` says."""
     uid = os.geteuid()
@@ -53,13 +57,16 @@ def this_process() -> Owner:
     from agentrun.records.lease import Owner  # here: whoever only looks is named by nobody
 
     pid = os.getpid()
-    return Owner(account_name(), os.uname().nodename, pid, start_time(pid), boot_id(), pid_namespace())
+    where = pid_namespace(), user_namespace()
+    return Owner(account_name(), os.uname().nodename, pid, start_time(pid), boot_id(), *where)
 
 
 def is_gone(owner: Owner) -> bool:
     """Whether it is certain that the process of `owner` has ended; of one elsewhere nobody can tell from here."""
     known = owner.start_time, owner.boot_id, owner.pid_namespace
     is_to_be_seen = None not in known and known[1:] == (boot_id(), pid_namespace())
+    # Of processes that it may not look into, /proc may show none (proc(5), `hidepid`).
+    is_to_be_seen = is_to_be_seen and user_namespace() in (None, owner.user_namespace)
     return is_to_be_seen and _is_dead(owner.pid, owner.start_time)
 
 
@@ -113,16 +120,35 @@ def boot_id() -> str | None:
 
 def pid_namespace() -> int | None:
     """The kernel's name for the container, or the machine, that this process's number is of (pid_namespaces(7))."""
+    return _inode("/proc/self/ns/pid")
+
+
+def user_namespace() -> int | None:
+    """The kernel's name for the user namespace of this process, if it is below the one that owns its PID namespace.
+
+    Then it may not look into processes of the same user that are not in it (user_namespaces(7)), though /proc lists
+    them: as in a sandbox that shares its processes with the machine. None else.
+    """
+    import fcntl
+
     try:
-        return os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
+        with open("/proc/self/ns/pid", "rb", buffering=0) as file:
+            os.close(fcntl.ioctl(file, _NS_GET_USERNS))
+    except PermissionError:  # the owner is out of its scope (ioctl_ns(2))
+        return _inode("/proc/self/ns/user")
+    except OSError:  # no /proc, or an old kernel
         return None
+    return None
 
 
 def namespace_of(pid: int) -> int | None:
     """As `pid_namespace`, of the process `pid`; None of one that is gone, or another user's."""
+    return _inode(f"/proc/{pid}/ns/pid")
+
+
+def _inode(path: str) -> int | None:
     try:
-        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+        return os.stat(path).st_ino
     except OSError:
         return None
 

@@ -14,7 +14,7 @@ from agentrun.records.codec import Doc
 from agentrun.records.lease import owner_words
 from agentrun.records.run import Run
 from agentrun.states import EventType
-from agentrun.store.identity import pid_namespace, sees_namespace
+from agentrun.store.identity import pid_namespace, sees_namespace, user_namespace
 from agentrun.store.reading import RunReader
 
 # The number of the kernel's first PID namespace, in which all processes are (PROC_PID_INIT_INO of Linux).
@@ -94,10 +94,12 @@ def words_of(left: Doc) -> str:
 
 def _is_seen(left: Doc, run: Run) -> bool:
     """Whether all that is alive of the executor's container is to be seen from here, or nothing is alive there."""
-    where = left.get("pidNamespace")
+    where, here, own = left.get("pidNamespace"), pid_namespace(), user_namespace()
     if not sees_processes():
         return False
-    if pid_namespace() in (_FIRST_NAMESPACE, where):
+    if own is not None and where == here and left.get("userNamespace") != own:
+        return False  # listed, and not to be looked into
+    if where == here or (here == _FIRST_NAMESPACE and own is None):
         return True
     # One that was fenced out may be alive.
     is_over = left.get("pid") == _FIRST_PROCESS and run.fenced is None

@@ -21,6 +21,7 @@ _VARYING = frozenset(
         "startTime",
         "bootId",
         "pidNamespace",
+        "userNamespace",
         "executingMs",
         "pauseMs",
         "idempotencyKey",

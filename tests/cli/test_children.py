@@ -76,6 +76,31 @@ def command_of(home: Home, run: str) -> int:
     return pid
 
 
+def test_a_cancel_that_comes_while_the_executor_hands_over_stops_children_too(home: Home, until: Until) -> None:
+    # covers A43 A51
+    kid = home.new()
+    stubborn = f"trap 'echo >>\"{home.path}/asked\"' TERM; {home.gate('stubborn')}"
+    (home.path / "stubborn.sh").write_text(stubborn)
+    begin = f"{AGENTRUN} send {kid} sub --detach; setsid /bin/sh '{home.path}/stubborn.sh' >/dev/null 2>&1 &"
+    home.tool("begin", begin)
+    home.tool("work", home.gate(), retries=3)
+    home.model(
+        {"ifContains": "sub", "calls": [{"name": "work"}]},
+        {"calls": [{"name": "begin"}]},
+        {"calls": [{"name": "work"}]},
+        {"text": "done"},
+    )
+    run = home.detach(home.new(), "go")
+    home.at_gate(2)
+    home.at_gate(name="stubborn")
+    executor = home.executor(run)
+    os.kill(executor, signal.SIGTERM)
+    until((home.path / "asked").exists, "its ending what it began")
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.status(f"{kid}/run-1") == "cancelled"
+    assert home.marked() == []
+
+
 # --- delegate
 
 

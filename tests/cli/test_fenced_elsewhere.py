@@ -190,6 +190,49 @@ def test_one_in_a_container_that_can_be_seen_from_here_is_ended(
     home.wait_for_status(run, "completed")
 
 
+# covers A43 A51
+def test_one_that_was_fenced_out_in_sight_is_ended_with_all_that_it_began(home: Home) -> None:
+    """Who fenced it out did not see it. What it started may have dropped the run's mark, and is known by it alone."""
+    home.settings(top='lease = "1s"')
+    beats = f"while :; do echo >>'{home.path}/beats'; sleep 0.05; done"
+    script = f'(env -i PATH="$PATH" setsid /bin/sh -c "{beats}" >/dev/null 2>&1 &); {home.gate()}'
+    home.tool("look", script, retries=3)
+    home.model({"calls": [{"name": "look"}]}, {"text": "done"})
+    session = home.new()
+    run = f"{session}/run-1"
+    argv = [*CONTAINER, *home.argv("send", session, "go")]
+    with subprocess.Popen(argv, env=home.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as container:
+        try:
+            home.at_gate()
+            until((home.path / "beats").exists, "what it started")
+            (pid,) = map(int, Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split())
+            daemons = beating(home)
+            freeze(home, run, pid)
+            argv = [*CONTAINER, *home.argv("recover", "--watch")]
+            with subprocess.Popen(argv, env=home.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as patrol:
+                until(lambda: home.view(run)["generation"] == 3, "who goes on")
+                patrol.kill()
+            assert (len(daemons), state(pid), home.view(run)["fenced"]["pid"]) == (1, "T", 1)
+            assert home.run("cancel", run, "--wait").code == 0
+            assert is_gone(pid)
+            assert [each for each in daemons if not is_gone(each)] == []
+        finally:
+            container.kill()
+
+
+def beating(home: Home) -> list[int]:
+    """What writes its beats, and bears no mark."""
+    found = [each for each in map(int, filter(str.isdecimal, os.listdir("/proc"))) if each not in home.marked()]
+    return [each for each in found if f">>'{home.path}/beats'".encode() in words_of(each)]
+
+
+def words_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 # covers B33 B37
 def test_a_run_ends_while_the_one_that_was_fenced_out_has_the_lock(home: Home, working: str) -> None:
     run, pid = begun(home, working)

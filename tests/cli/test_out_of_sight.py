@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ Home = Any
 NOT_OVER, CONFIG = 6, 13
 NAMESPACES = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--kill-child"]
 CONTAINER = [*NAMESPACES, "--mount-proc"]
+# A sandbox with the processes of the machine: they are listed, and not to be looked into.
+SANDBOX = ["unshare", "--user", "--map-current-user"]
 # A container in which more than one command runs: its first process is none of them.
 SEVERAL = 'command=$1; shift; "$command" "$@"; exec sleep 600'
 
@@ -52,6 +56,15 @@ def contained(home: Home) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 def end(container: subprocess.Popen[bytes]) -> None:
     container.kill()
     container.wait()
+
+
+@contextmanager
+def ended_after(container: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    with container:
+        try:
+            yield container
+        finally:
+            container.kill()
 
 
 def elsewhere(home: Home, *words: str, namespaces: list[str] = CONTAINER) -> Result:
@@ -221,6 +234,50 @@ def test_one_that_waits_for_the_user_says_whether_it_leaves_something(
     assert home.marked() == []
 
 
+# covers A51 A52
+def test_a_sandbox_that_lists_the_processes_of_the_machine_does_not_look_into_them(home: Home) -> None:
+    home.tool("work", home.gate(), retries=3)
+    home.model({"calls": [{"name": "work"}]}, {"text": "done"})
+    run = home.detach(home.new(), "go")
+    home.at_gate()
+    assert "userNamespace" not in home.events(run, "run.lease_acquired")[0]["payload"]["owner"], "as most have none"
+    kill_executor(home, run)
+    first = tool_of(home)
+    assert elsewhere(home, "recover", namespaces=SANDBOX).code == 0
+    home.at_gate(2)
+    told = elsewhere(home, "cancel", run, "--wait", namespaces=SANDBOX)
+    assert told.code == NOT_OVER, told.said
+    assert tool_of(home) == first, "the other one could be seen there"
+    assert home.run("cancel", run, "--wait").code == 0
+    assert is_gone(first)
+
+
+# covers A51
+def test_a_fenced_executor_does_not_vouch_for_what_an_earlier_one_left_where_it_is(home: Home) -> None:
+    home.settings(top='lease = "1s"')
+    home.tool("begin", f"setsid /bin/sh -c '{home.gate()}' >/dev/null 2>&1 &")
+    home.tool("work", home.gate("inner"), retries=3)
+    home.model({"calls": [{"name": "begin"}], "ask": "go on?"}, {"calls": [{"name": "work"}]}, {"text": "done"})
+    session = home.new()
+    run = f"{session}/run-1"
+    wait = f'while [ ! -e "{home.path}/say" ]; do sleep 0.02; done'
+    script = f'"$0" -m agentrun send "$1" go --detach; {wait}; "$0" -m agentrun send "$1" yes --detach; exec sleep 600'
+    argv = [*CONTAINER, "/bin/sh", "-c", script, sys.executable, session]
+    with ended_after(subprocess.Popen(argv, env=home.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)):
+        home.at_gate()
+        until(lambda: home.view(run)["status"] == "waiting_input" and home.view(run)["executor"] == "none", "it waits")
+        (home.path / "say").touch()
+        home.at_gate(name="inner")
+        second = executor_of(home, run)
+        home.suspend(run, second)
+        until(lambda: home.view(run)["executor"] == "frozen", "its lease has run out")
+        assert elsewhere(home, "cancel", run, "--wait").code == NOT_OVER
+        os.kill(second, signal.SIGCONT)
+        until(lambda: is_gone(second), "it leaves")
+        assert elsewhere(home, "cancel", run, "--wait").code == NOT_OVER
+        assert home.marked() != []
+
+
 # covers A43 A51
 def test_where_proc_shows_no_processes_nothing_is_executed_and_nothing_is_called_ended(home: Home) -> None:
     home.tool("work", home.gate())
@@ -241,3 +298,34 @@ def test_where_proc_shows_no_processes_nothing_is_executed_and_nothing_is_called
     assert not is_gone(tool)
     assert home.run("cancel", run, "--wait").code == 0
     assert is_gone(tool)
+
+
+def test_where_proc_shows_no_processes_the_next_run_is_not_started(home: Home) -> None:
+    session = home.new()
+    home.tool("work", home.gate())
+    home.model({"calls": [{"name": "work"}]}, {"text": "done"})
+    home.detach(session, "one")
+    home.at_gate()
+    for text in ("two", "three"):
+        assert home.run("send", session, text, "--if-busy", "queue", "--detach").code == 0
+    first = executor_of(home, f"{session}/run-1")
+    home.config.rename(home.path / "away")  # nobody can execute the second
+    home.open_gate()
+    until(lambda: is_gone(first), "the end of the first")
+    until(lambda: home.view(f"{session}/run-2")["executor"] == "none", "whoever it started having left")
+    (home.path / "away").rename(home.config)
+    assert home.status(f"{session}/run-2") == "queued"
+    argv = [*NAMESPACES, "/bin/sh", "-c", SEVERAL, "sh", *home.argv("cancel", f"{session}/run-3")]
+    with ended_after(subprocess.Popen(argv, env=home.env, stdout=subprocess.PIPE)) as container:
+        assert container.stdout is not None
+        assert container.stdout.readline() == f"{session}/run-3 cancelled\n".encode()
+        # Whoever is started is there before that command ends, and waits for the lock.
+        (shell,) = children(container.pid)
+        until(lambda: Path(f"/proc/{shell}/comm").read_bytes() == b"sleep\n", "the command's end")
+        assert (children(shell), home.view(f"{session}/run-2")["executor"]) == ([], "none")
+    assert home.run("recover").code == 0
+    home.wait_for_status(f"{session}/run-2", "completed")
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

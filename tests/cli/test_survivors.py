@@ -87,3 +87,33 @@ def test_what_cannot_be_ended_is_named_by_the_executor_and_by_each_cancel_until_
     view = home.view(run)
     assert (view["status"], view["survivors"]) == ("cancelled", [])
     assert home.marked() == []
+
+
+def test_a_run_does_not_go_on_as_long_as_a_tool_of_it_cannot_be_ended(
+    home: Home, until: Until, powerless: Callable[..., Any]
+) -> None:
+    # covers A60 A61
+    become = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+    home.settings(top='grace = "50ms"\nkill_timeout = "100ms"')
+    denial = ["/bin/sh", "-c", 'echo \'{"status": "failed"}\'']
+    script = f"[ ! -e ready ] || exit 0; {become} sleep 600 & echo $! > pid; echo > ready; wait"
+    home.tool("work", script, effect="write", approve="auto", probe=denial)
+    home.model({"calls": [{"name": "work"}]}, {"text": "done"})
+    run = powerless("send", home.new(), "x", "--detach").stdout.strip()
+    until((home.path / "ready").exists)
+    pid = int((home.path / "pid").read_text())
+    until(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00600\x00", "it being another user's")
+    try:
+        os.kill(home.executor(run), signal.SIGKILL)
+        until(lambda: home.view(run)["executor"] == "lost", "its lock being free")
+        for _ in range(2):
+            recovered = powerless("recover", "--json")
+            assert recovered.returncode == 6, recovered.stdout
+            assert json.loads(recovered.stdout)["reason"] == f"sleep 600 (pid {pid}) cannot be ended"
+            assert [each["status"] for each in home.view(run)["openOperations"]] == ["running"]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert home.run("recover").code == 0
+    home.wait_for_status(run, "completed")
+    (settled,) = home.events(run, "operation.reconciled")
+    assert settled["payload"]["status"] == "failed", "what its probe says counts by now"

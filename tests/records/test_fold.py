@@ -382,3 +382,21 @@ def test_where_something_may_be_alive_follows_from_who_had_the_run_and_how_it_wa
     assert whereabouts((taken, 2, by("b", 8)), (stop, 2, {"force": True})) == [(7, 1)]
     ended = {"terminalStatus": "cancelled"}
     assert whereabouts((taken, 2, by("b", 8)), (stop, 2, {}), (E.RUN_FINISHED, 2, ended)) == []
+
+
+# covers A51
+def test_a_user_namespace_of_its_own_is_a_place_of_its_own() -> None:
+    """From there nobody looks into the processes beside it; from beside it all are seen."""
+
+    def by(apart: int | None, namespace: int = 7) -> tuple[EventType, int, Doc]:
+        owner = of("b", namespace) | ({"userNamespace": apart} if apart is not None else {})
+        return (E.RUN_LEASE_ACQUIRED, 0, {"owner": owner})
+
+    def after(*taken: tuple[EventType, int, Doc]) -> list[tuple[Any, Any]]:
+        return whereabouts(*[(kind, 2 + n, said) for n, (kind, _, said) in enumerate(taken)])
+
+    assert after(by(5)) == [(7, 1)]
+    assert after(by(5), by(None)) == []
+    assert after(by(5), by(5)) == [(7, 1)]
+    assert after(by(5), by(6)) == [(7, 1), (7, 2)]
+    assert after(by(5), by(6), by(None, 8), by(None)) == [(8, 4)]

@@ -7,7 +7,7 @@ bounds, `tree` finds and ends what belongs together, with `procfs` (proc(5)) and
 """
 
 from agentrun.adapters.process.marks import others_running
-from agentrun.adapters.process.named import end_named
+from agentrun.adapters.process.named import end_executor, end_named
 from agentrun.adapters.process.orphans import become_subreaper
 from agentrun.adapters.process.peer import Peer, open_peer
 from agentrun.adapters.process.run import Outcome, run_process
@@ -21,6 +21,7 @@ __all__ = [
     "Survivor",
     "become_subreaper",
     "end_descendants",
+    "end_executor",
     "end_marked",
     "end_marked_now",
     "end_named",
