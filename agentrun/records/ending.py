@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentrun.records.codec import Seqs
 from agentrun.records.message import ENDED, REPORT, Message
 from agentrun.records.run import Run
 from agentrun.states import RunStatus
@@ -21,7 +22,7 @@ def how_it_ended(run: Run) -> str:
         resource = f", resource {operation.resource}" if operation.resource else ""
         said += f"\nunresolved: {operation.operation_id} {operation.name} ({operation.status.value}{remote}{resource})"
     if run.returned_inputs:
-        last = ", ".join(map(str, run.returned_inputs[-_MOST_SAID:]))
+        last = ", ".join(map(str, Seqs(run.returned_inputs).last(_MOST_SAID)))
         count = len(run.returned_inputs)
         said += f"\nnot delivered: {'message' if count <= _MOST_SAID else f'{count} messages, the last ones'} {last}"
     return said

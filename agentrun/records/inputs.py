@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from agentrun.records.message import Message
 from agentrun.records.run import Run
 from agentrun.records.views import InputState
@@ -13,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from agentrun.records.deliveries import Deliveries
+    from agentrun.records.numbered import Numbers
 
 
 # Messages that are rather passed over than looked for in the log.
@@ -67,7 +66,7 @@ class Inputs:
         self._run = run
         self._messages = messages
         self._deliveries = deliveries
-        self._told_delivered: list[int] | None = None
+        self._told_delivered: Numbers | None = None
 
     def __iter__(self) -> Iterator[InputState]:
         return (state for state in map(self.of, self._messages) if state is not None)
@@ -93,6 +92,7 @@ class Inputs:
 
     def _is_known_as_delivered(self, seq: int) -> bool:
         if self._told_delivered is None:
-            self._told_delivered = sorted(self._run.delivered_inputs)
-        place = bisect_left(self._told_delivered, seq)
-        return place < len(self._told_delivered) and self._told_delivered[place] == seq
+            from agentrun.records.numbered import Numbers  # here: most events can be read
+
+            self._told_delivered = Numbers(self._run.delivered_inputs)
+        return seq in self._told_delivered

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _INFINITE = (float("inf"), float("-inf"))
 _WHITE = " \t\n\r"
 _SEPARATORS = (",", ":")
+# Elements of a list that are made into one text.
+_AT_ONCE = 1000
 
 
 def value_of(text: str) -> Any:
@@ -41,7 +43,12 @@ def document_of(value: Any, margin: str = "\n") -> str:
         pairs = [f"{inner}{line_of(key)}: {document_of(each, inner)}" for key, each in value.items()]
         return "{" + ",".join(pairs) + margin + "}"
     if isinstance(value, list | tuple) and value:
-        return "[" + ",".join([inner + document_of(each, inner) for each in value]) + margin + "]"
+        # Part by part: as texts of their own, very many numbers take many times the room.
+        parts = [
+            ",".join([inner + document_of(each, inner) for each in value[at : at + _AT_ONCE]])
+            for at in range(0, len(value), _AT_ONCE)
+        ]
+        return "[" + ",".join(parts) + margin + "]"
     return line_of(value)
 
 

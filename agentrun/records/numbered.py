@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 # As many bits are one mebibyte of memory; there are that many numbers in the longest of sessions. Higher ones are in
-# logs that somebody else wrote.
+# logs that somebody else wrote, as those below zero are.
 _MOST_BITS = 1 << 23
 _BITS = 32
 _LOW = (1 << _BITS) - 1
@@ -19,13 +16,15 @@ _LOW = (1 << _BITS) - 1
 class Numbers:
     """A set of numbers, in a bit for each from 0 to the highest."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
         self._bits = bytearray()
         self._others: set[int] = set()
+        for number in numbers:
+            self.add(number)
 
     def add(self, number: int) -> None:
         """Puts `number` in."""
-        if number >= _MOST_BITS:
+        if not 0 <= number < _MOST_BITS:
             self._others.add(number)
             return
         missing = number // 8 + 1 - len(self._bits)
@@ -34,7 +33,7 @@ class Numbers:
         self._bits[number // 8] |= 1 << number % 8
 
     def __contains__(self, number: int) -> bool:
-        if number // 8 < len(self._bits):
+        if 0 <= number < 8 * len(self._bits):
             return bool(self._bits[number // 8] >> number % 8 & 1)
         return number in self._others
 
@@ -43,6 +42,8 @@ class Marked:
     """Numbers by a text that several may share, in 8 bytes each; the texts themselves are not kept."""
 
     def __init__(self) -> None:
+        from array import array  # here: what writes has only the numbers, and is in a hurry
+
         self._found = array("Q")
         self._is_sorted = True
 
@@ -54,8 +55,10 @@ class Marked:
 
     def of(self, text: str) -> Iterator[int]:
         """The numbers under `text`, ascending; seldom one of another text is among them."""
+        from bisect import bisect_left
+
         if not self._is_sorted:
-            self._found, self._is_sorted = array("Q", sorted(self._found)), True
+            self._found, self._is_sorted = type(self._found)("Q", sorted(self._found)), True
         mark = hash(text) & _LOW
         for place in range(bisect_left(self._found, mark << _BITS), len(self._found)):
             if self._found[place] >> _BITS != mark:

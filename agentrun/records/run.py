@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from agentrun.errors import TransitionRefused
 from agentrun.named import NamedTuple
-from agentrun.records.codec import FORMAT_VERSION, Doc, without
+from agentrun.records.codec import FORMAT_VERSION, Doc, Seqs, without
 from agentrun.records.event import Event
 from agentrun.records.fields import RUN, check_fields
 from agentrun.states import INITIAL, TERMINAL, EventType, RunStatus, next_status, status_needed
@@ -82,8 +82,8 @@ class Run(NamedTuple):
     report: Doc | None = None
     open_operations: tuple[Operation, ...] = ()
     unresolved_operations: tuple[Operation, ...] = ()
-    delivered_inputs: tuple[int, ...] = ()
-    returned_inputs: tuple[int, ...] = ()
+    delivered_inputs: Seqs = Seqs()
+    returned_inputs: Seqs | tuple[int, ...] = ()
     survivors: tuple[str, ...] = ()
     whereabouts: tuple[Doc, ...] = ()
     attempts: int = 0
@@ -205,6 +205,13 @@ class Run(NamedTuple):
             **self._kept(),
         } | self.extra
 
+    def tells_as(self, other: Run) -> bool:
+        """Whether both would be stored the same."""
+        inputs = (self.delivered_inputs, self.returned_inputs), (other.delivered_inputs, other.returned_inputs)
+        # Apart from the rest: as lists they take many times the room.
+        rest = [each._replace(delivered_inputs=Seqs(), returned_inputs=()).to_doc() for each in (self, other)]
+        return inputs[0] == inputs[1] and rest[0] == rest[1]
+
     def _kept(self) -> Doc:
         """What is listed of operations and inputs, and how far the fold has come."""
         return {
@@ -223,11 +230,11 @@ class Run(NamedTuple):
         return unread | ({"whereabouts": list(self.whereabouts)} if self.whereabouts else {})
 
     @classmethod
-    def from_doc(cls, doc: Doc) -> Run:
-        """The run in a decoded `run.json`. Raises ValueError if it is none; it is only a snapshot then."""
+    def from_doc(cls, doc: Doc, apart: Doc | None = None) -> Run:
+        """The run in a decoded `run.json`, with what of it came `apart`. Raises ValueError if it is no snapshot."""
         check_fields(doc, RUN, "snapshot of a run")
         try:
-            return _run_in(doc)
+            return _run_in(doc | apart if apart else doc)
         except (KeyError, TypeError) as error:
             raise ValueError(f"no snapshot of a run: {error!r}") from error
 
@@ -295,14 +302,18 @@ def _kept_in(doc: Doc) -> Doc:
     return {
         "open_operations": _operations_in(doc["openOperations"]),
         "unresolved_operations": _operations_in(doc["unresolvedOperations"]),
-        "delivered_inputs": tuple(doc["deliveredInputs"]),
-        "returned_inputs": tuple(doc["returnedInputs"]),
+        "delivered_inputs": _seqs(doc["deliveredInputs"]),
+        "returned_inputs": _seqs(doc["returnedInputs"]),
         "survivors": tuple(doc.get("survivors", ())),
         "attempts": doc["attempts"],
         "applied_seq": doc["appliedSeq"],
         "unread_events": doc.get("unreadEvents", 0),
         "whereabouts": tuple(doc.get("whereabouts", ())),
     }
+
+
+def _seqs(numbers: Seqs | list[int]) -> Seqs:
+    return numbers if isinstance(numbers, Seqs) else Seqs(numbers)
 
 
 def accepted_run(event: Event) -> Run:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     T = TypeVar("T")
+    Decode = Callable[[bytes], Doc]
 
 
 _CHUNK = 1 << 16
@@ -228,13 +229,13 @@ class Log:
                 return
             yield offset, record
 
-    def backward(self, read: Callable[[Doc], T]) -> Iterator[T]:
-        """Every record, newest first."""
+    def backward(self, read: Callable[[Doc], T], decoded: Decode = decode) -> Iterator[T]:
+        """Every record, newest first; `decoded` makes the document of a line, for `read`."""
         fd = self._open_for_reading()
         if fd is None:
             return
         for offset, line in lines_backward(fd, os.lseek(fd, 0, os.SEEK_END)):
-            record = self._decoded(read, offset, line)
+            record = self._decoded(read, offset, line, decoded)
             if isinstance(record, Damage):
                 self._damage[offset] = record
             else:
@@ -379,9 +380,9 @@ class Log:
             start += len(line) + 1
         return start, None
 
-    def _decoded(self, read: Callable[[Doc], T], offset: int, line: bytes) -> T | Damage:
+    def _decoded(self, read: Callable[[Doc], T], offset: int, line: bytes, decoded: Decode = decode) -> T | Damage:
         try:
-            return read(decode(line))
+            return read(decoded(line))
         except ValueError as error:
             return Damage(self.path, offset, len(line), str(error))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 
-from agentrun.records.codec import decode
+from agentrun.records.codec import decode_in_brief
 from agentrun.store.lengths import check_line
 
 TYPE_CHECKING = False
@@ -23,7 +24,7 @@ _HEAD = 256
 def seq_of(line: bytes) -> int | None:
     """The number of a line; None if it has none that can be read."""
     try:
-        seq = decode(line).get("seq")
+        seq = decode_in_brief(line).get("seq")
     except ValueError:
         return None
     return seq if type(seq) is int and seq > 0 else None
@@ -50,7 +51,7 @@ def is_overwritten(tail: bytes) -> bool:
 
 def newest_message_of(run: Run) -> int:
     """The highest number of a message that `run` tells of: each was durable before an event named it."""
-    return max((run.message_seq, *run.delivered_inputs, *run.returned_inputs))
+    return max(chain((run.message_seq,), run.delivered_inputs, run.returned_inputs))
 
 
 def last_number(fd: int, size: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agentrun import ids
 from agentrun.errors import CorruptRecord, NotFound
-from agentrun.records.codec import Doc, decode
+from agentrun.records.codec import LISTS, Doc, decode, decode_document, decode_in_brief
 from agentrun.records.event import Event
 from agentrun.records.run import Run, accepted_run, fold_run
 from agentrun.records.views import RunView
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 E = EventType
 # As many events since the snapshot are read from the end; where there are more, from where the snapshot ends.
 _FEW = 20
+# So many inputs that a run ended without make the event that names them long.
+_MANY = 1000
 
 
 def slot_holder(session: Directory) -> str | None:
@@ -88,6 +90,8 @@ class RunReader:
         snapshot = self.snapshot()
         if snapshot is None:
             return self._fold_all()
+        if len(snapshot.returned_inputs) > _MANY and self._tells_all(snapshot):
+            return snapshot
         later: list[Event] = []
         newest = 0
         for event in self.events.backward(self.event):
@@ -104,6 +108,11 @@ class RunReader:
         if not later and newest != snapshot.applied_seq:
             return self._beyond_log(snapshot)
         return snapshot.fold(reversed(later))
+
+    def _tells_all(self, snapshot: Run) -> bool:
+        """Whether nothing stands behind what the snapshot tells of; asked where its last event is very long."""
+        newest = next(self.events.backward(self.event, decode_in_brief), None)
+        return newest is not None and newest.seq == snapshot.applied_seq
 
     def _beyond_log(self, snapshot: Run) -> Run:
         """The run whose log has no event that can be read as far as its snapshot tells.
@@ -130,7 +139,7 @@ class RunReader:
         """What `run.json` says; None if it is missing or no snapshot of this run."""
         data = self.directory.read(layout.RUN)
         try:
-            run = Run.from_doc(decode(data)) if data else None
+            run = Run.from_doc(*decode_document(data, LISTS)) if data else None
         except ValueError:
             return None
         if run and (run.account_id, run.session_id, run.run_id) != (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from agentrun import clock
 from agentrun.records.message import ENDED, REPORT, Message
+from agentrun.records.numbered import Numbers
 from agentrun.records.run import Run
 from agentrun.store import layout
 from agentrun.store.locks import Held
@@ -87,7 +88,7 @@ class Writer(Held):
 
     def undelivered_backward(self, run: Run) -> Iterator[Message]:
         """The same one by one, newest first: a run that is stopped may have any number of them."""
-        delivered = set(run.delivered_inputs)
+        delivered = Numbers(run.delivered_inputs)
         for message in self.session.messages_of(run.run_id, run.message_seq):
             if message.is_input and message.seq not in delivered:
                 yield message

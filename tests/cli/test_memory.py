@@ -18,7 +18,7 @@ import pytest
 from agentrun.records.codec import Doc
 from agentrun.store.redo import recording
 from agentrun.store.tree import Tree
-from agentrun.testing.trees import Executor, accept
+from agentrun.testing.trees import Executor, accept, cancel
 
 # How many messages the user said to the runs, of two kilobytes each; half of them were taken, ten at a time.
 SHORT, LONG = 20, 12_000
@@ -103,6 +103,33 @@ def test_a_command_needs_no_more_memory_for_a_long_run_than_for_a_short_one(
 ) -> None:
     long, short = roots
     assert long.peak(*words) < GENEROUS * short.peak(*words)
+
+
+class Returned(Told):
+    """A root with the session `told`, whose run was cancelled before it had taken any of what was said to it."""
+
+    def __init__(self, root: Path, count: int) -> None:
+        self.root = root
+        self._session = Tree(str(root), "ann").create_session(session_id="told")
+        accept(self._session)
+        self._lines("messages.jsonl", (each | {"text": "go on"} for each in self._messages(count)))
+        cancel(self._session.another(), "run-1")
+
+
+# So many that the list of their numbers is seen beside the program, as a list of Python it would be 40 bytes of each.
+MANY_RETURNED = 150_000
+
+
+@pytest.mark.exhaustive
+def test_a_run_that_ended_without_very_many_inputs_is_looked_at_in_little_more_than_the_text_of_their_numbers(
+    tmp_path: Path,
+) -> None:
+    long, short = Returned(tmp_path / "long", MANY_RETURNED), Returned(tmp_path / "short", SHORT)
+    for words in (["ls"], ["show", "told"], ["rename", "told", "other"]):
+        assert long.peak(*words) < GENEROUS * short.peak(*words), words
+    # The event that names them is read as a whole.
+    for words in (["check", "told"], ["show", "told/1"]):
+        assert long.peak(*words) < 2 * short.peak(*words), words
 
 
 @pytest.mark.exhaustive

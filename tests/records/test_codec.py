@@ -5,13 +5,24 @@ Covers A12, A15, B8 and case C18.
 
 import json
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrun.errors import Denied, UsageError
-from agentrun.records.codec import check_version, decode, encode_document, encode_line, without
+from agentrun.records.codec import (
+    LISTS,
+    Seqs,
+    check_version,
+    decode,
+    decode_document,
+    decode_in_brief,
+    encode_document,
+    encode_line,
+    without,
+)
 
 # Any text, lone surrogates included (Python's form of a file name or argument that is not UTF-8).
 TEXT = st.text() | st.lists(st.sampled_from(["\ud800", "\udfff", "\udc80", "a", "\u2028", "\0", '"'])).map("".join)
@@ -154,3 +165,70 @@ def test_an_older_format_may_be_written(doc: dict[str, object]) -> None:
 
 def test_fields_that_are_not_known_are_told_apart() -> None:
     assert without({"a": 1, "b": 2, "c": 3}, frozenset({"a", "c", "d"})) == {"b": 2}
+
+
+# Very many numbers.
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(), (1,), (1, 2, 3), (3, 2, 1), (1, 1, 2), (5, 6, 9, 10, 11, 2, 3), tuple(range(300)), (-2, -1, 0, 7)],
+)
+def test_numbers_are_what_was_put_in(numbers: tuple[int, ...]) -> None:
+    found = Seqs(numbers)
+    assert (tuple(found), len(found), bool(found)) == (numbers, len(numbers), bool(numbers))
+    assert found == numbers
+    assert numbers == found
+    assert found == Seqs(numbers[:2]) + numbers[2:]
+    assert found != (*numbers, 99)
+    assert found != list(numbers)
+    assert [number for number in range(-5, 400) if number in found] == sorted({*numbers})
+    for count in (0, 1, 2, 5, 1_000):
+        assert found.last(count) == numbers[len(numbers) - min(count, len(numbers)) :]
+
+
+def test_a_long_list_of_a_document_comes_apart_and_nothing_else_does() -> None:
+    numbers = [*range(1, 20_000), 5, *range(30_000, 40_000)]
+    doc = {"deliveredInputs": [], "text": '\n  "returnedInputs": [1, 2]' * 20, "returnedInputs": numbers}
+    rest, apart = decode_document(encode_document(doc), LISTS)
+    assert rest == doc | {"returnedInputs": []}
+    assert apart == {"returnedInputs": Seqs(numbers)}
+    for other in (
+        {"returnedInputs": [1, 2, 3]},  # short
+        {"extra": {"returnedInputs": numbers}},
+        {"returnedInputs": [*numbers, 1.5]},
+        {"returnedInputs": [*numbers, -1]},
+        {"returnedInputs": [*numbers, 0]},
+        {"returnedInputs": [*numbers, 1 << 53]},
+        {"returnedInputs": [*numbers, "7"]},
+        {"returnedInputs": [*numbers, [7]]},
+    ):
+        assert decode_document(encode_document(other), LISTS) == (other, {})
+        assert decode_in_brief(encode_line({"seq": 7} | other))["seq"] == 7
+    assert decode_document(encode_line(doc), LISTS) == (doc, {})
+
+
+@pytest.mark.parametrize("broken", [b"1 2", b"007", b"1,,2", b"+1", b"1_0", b"9" * 5_000, b",", b"1,\n"])
+def test_what_is_no_list_of_numbers_is_no_document(broken: bytes) -> None:
+    long = b",\n    ".join(b"%d" % number for number in range(1, 20_000))
+    data = b'{\n  "returnedInputs": [' + long + b", " + broken + b"]\n}\n"
+    if broken.isdigit() and not broken.startswith(b"0"):
+        assert decode_document(data, LISTS)[0] == decode(data)
+        return
+    for decoded in (lambda: decode_document(data, LISTS), lambda: decode_in_brief(data.replace(b"\n", b""))):
+        with pytest.raises(ValueError, match=r"."):
+            decoded()
+
+
+def test_of_very_many_numbers_each_takes_little_more_than_its_text() -> None:
+    """Covers promise 16."""
+    count = 50_000
+    data = encode_document({"returnedInputs": [*range(1, count + 1)]})
+    tracemalloc.start()
+    try:
+        _, apart = decode_document(data, LISTS)
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+        assert tracemalloc.get_traced_memory()[0] < 20_000
+    finally:
+        tracemalloc.stop()
+    assert len(apart["returnedInputs"]) == count

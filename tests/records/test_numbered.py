@@ -10,10 +10,10 @@ from agentrun.records.numbered import Marked, Numbers
 
 def test_a_set_of_numbers_has_what_was_put_in() -> None:
     found = Numbers()
-    put = [5, 8, 9, 4_000, 1 << 23, (1 << 70) + 1]
+    put = [-9, -1, 5, 8, 9, 4_000, 1 << 23, (1 << 70) + 1]
     for number in put:
         found.add(number)
-    assert [number for number in [*range(5_000), *put[4:], 1 << 24] if number in found] == put
+    assert [number for number in [-9, -5, -1, *range(5_000), *put[6:], 1 << 24] if number in found] == put
 
 
 def test_it_takes_a_bit_of_each_and_no_more_for_high_ones() -> None:

@@ -55,7 +55,7 @@ class _Replay:
                 self.run = self.run._replace(applied_seq=event.seq)
         if self.run and self.snapshot and self.run.applied_seq == self.snapshot.applied_seq:
             # Fields of other versions are in the snapshot alone.
-            self.is_snapshot_true = self.snapshot.known().to_doc() == self.run.to_doc()
+            self.is_snapshot_true = self.snapshot.known().tells_as(self.run)
 
     def _note_blobs(self, event: Event) -> None:
         for name in ("blob", "report"):
