@@ -14,6 +14,7 @@ from agentrun.errors import ConfigError, Conflict, StorageFailed
 from agentrun.named import NamedTuple
 from agentrun.records.run import Run
 from agentrun.states import RunStatus
+from agentrun.store.disk import speaking_of
 from agentrun.store.inbox import Order
 from agentrun.store.layout import SCRATCH
 from agentrun.store.liveness import InHand
@@ -174,6 +175,9 @@ def start_detached(place: Place, session_id: str, run_id: str, liveness: int) ->
     if place.config_path is not None:
         environment["AGENTRUN_CONFIG"] = place.config_path  # also where it was named by --config
     null = os.devnull
+    if liveness <= LIVENESS_FD:
+        # In a process without standard streams it may be one of those that are opened just below.
+        liveness = _above(liveness, LIVENESS_FD)
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
@@ -190,6 +194,17 @@ def start_detached(place: Place, session_id: str, run_id: str, liveness: int) ->
         ) from error
     finally:
         os.close(liveness)
+
+
+def _above(fd: int, least: int) -> int:
+    """`fd` under a number above `least`; the old one is closed."""
+    import fcntl
+
+    try:
+        with speaking_of("the executor's lock"):
+            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, least + 1)
+    finally:
+        os.close(fd)
 
 
 def start_next(place: Place, session: SessionDir) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -84,6 +86,35 @@ def test_it_belongs_to_no_terminal_and_holds_none_of_its_files(home: Home, worki
     assert not any(held in each for each in tools)
     home.open_gate()
     home.wait_for_status(run, "completed")
+
+
+WITHOUT_STREAMS = """
+import os, sys
+from agentrun import open_tree
+from agentrun.commands import control, execution
+from agentrun.commands.names import find
+
+tree = open_tree()
+saying = control.Saying(control.said("analyse", None), lambda: execution.make_order(tree.place, None, None))
+acceptance = control.say(tree.place, find(tree.place.tree, sys.argv[1]), saying)
+os.dup2(acceptance.liveness, int(sys.argv[2]))
+os.close(acceptance.liveness)
+execution.start_detached(tree.place, sys.argv[1], "run-1", int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("number", ["0", "2", "3"])
+def test_its_lock_reaches_it_from_a_process_without_standard_streams(home: Home, working: str, number: str) -> None:
+    """Whatever number it has there: a program that uses the library may have closed any."""
+    # covers promise 4
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT_STREAMS, working, number], env=home.env, check=True, timeout=60,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    home.at_gate()
+    assert home.view(f"{working}/1")["executor"] == "alive"
+    home.open_gate()
+    assert home.wait_for_status(working, "completed")
 
 
 def test_it_is_never_taken_for_lost_between_acceptance_and_end(home: Home) -> None:
