@@ -28,6 +28,8 @@ SECRET = b"what belongs to somebody else\n"
 FILES = ["session.json", "messages.jsonl", "active", "runs/run-1/run.json", "runs/run-1/operations.jsonl",
          "runs/run-1/report.md", "runs/run-1/lease.json", "runs/run-1/report.draft.md"]  # fmt: skip
 DIRECTORIES = ["runs", "keys", "runs/run-1", "runs/run-1/blobs", "runs/run-1/scratch"]
+# Without these everything goes on: they are made anew, and nobody looks into the working space of a run that is over.
+HELPS = {"runs/run-1/run.json", "runs/run-1/lease.json", "runs/run-1/report.draft.md", "runs/run-1/scratch"}
 
 
 def executed(session: SessionDir, run_id: str) -> None:
@@ -138,6 +140,31 @@ def test_in_place_of_a_file(tree: Tree, session: SessionDir, outside: Path, name
             assert SECRET.decode() not in str(read())
         except AgentrunError:
             continue
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give things to other users")
+@pytest.mark.parametrize("name", [*FILES, *DIRECTORIES])
+def test_what_belongs_to_somebody_else_is_neither_read_nor_written(tree: Tree, session: SessionDir, name: str) -> None:
+    """He could have written it at any time, and would read whatever is put there."""
+    trees.completed(session)
+    path = Path(session.directory.path, name)
+    if path.is_dir():
+        (path / "theirs").write_bytes(SECRET)
+    else:
+        path.write_bytes(path.read_bytes() if path.suffix == ".json" and path.exists() else SECRET)
+    for each in (path, path / "theirs") if path.is_dir() else (path,):
+        os.chown(each, 65534, 65534)
+    before = fingerprint(path) if path.is_dir() else path.read_bytes()
+    refused = try_everything(tree)
+    for error in refused:
+        assert error.exit_code != 70, error.message
+        assert SECRET.decode().strip() not in error.message
+    # What is only a help is made anew in its place; what lies in there still is as it was.
+    if path.lstat().st_uid == 65534:
+        assert (fingerprint(path) if path.is_dir() else path.read_bytes()) == before
+        assert any(isinstance(error, Denied) and name in error.message for error in refused) or name in HELPS
+    else:
+        assert name in HELPS
 
 
 @pytest.mark.parametrize("kind", ["symlink", "dangling", "file", "fifo", "socket"])
