@@ -19,6 +19,7 @@ def told(session: SessionDir) -> list[Message]:
     return list(earlier_conversation(session, trees.accept(session, "and now?").load()).messages)
 
 
+@pytest.mark.slow
 def test_a_block_of_nul_hides_one_message_from_the_model_and_no_more(session: SessionDir) -> None:
     for number in range(20):
         trees.completed(session, f"remark {number} " + "x" * 300)
