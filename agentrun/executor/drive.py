@@ -10,6 +10,7 @@ from math import inf
 from typing import NamedTuple
 
 import anyio
+from anyio.abc import TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentrun.agent.outside import Outside
@@ -104,7 +105,8 @@ async def _execute(job: Job) -> Ended:
     heartbeat.renew(stretch.lease, stretch.spent, stretch.has_lock)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_heed_signals, job, stretch)
+            # First: an agent may be done, or leave the run to the user, before any other task begins.
+            await group.start(_heed_signals, job, stretch)
             group.start_soon(_heed_others, stretch)
             group.start_soon(_heed_time, stretch)
             group.start_soon(_keep_time, job.audience)
@@ -168,12 +170,13 @@ async def _wind_down(job: Job, stretch: StoredStretch) -> None:
         await anyio.sleep(STUBBORN_PAUSE)
 
 
-async def _heed_signals(job: Job, stretch: StoredStretch) -> None:
+async def _heed_signals(job: Job, stretch: StoredStretch, *, task_status: TaskStatus[None]) -> None:
     # What was ignored when the process began stays so: `nohup`, and Ctrl-C for a background job of a script.
     heeded = [each for each in map(signal.Signals, SIGNAL_WORDS) if signal.getsignal(each) is not signal.SIG_IGN]
     with _caught(heeded) as signals:
         if job.signals:
             stretch.request_stop("signal", SIGNAL_WORDS[job.signals[0]], "signal", this_actor())
+        task_status.started()
         async for number in signals:
             if stretch.left:
                 continue  # it waits for the user, or for another executor: it is not ours to stop any more

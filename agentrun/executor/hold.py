@@ -140,11 +140,13 @@ class Hold:
     def request_stop(self, intent: str, reason: str, via: str, actor: Doc) -> None:
         """Stores an intent to stop this run, and stops the agent. Not of a run that another executor has by now:
 
-        the time that this one was frozen is not time that the run has used.
+        the time that this one was frozen is not time that the run has used. Nor of one that was left to the user just
+        now: nobody would be here to wind it down.
         """
         with self._writing() as writer:
             self._going_on(writer)
-            if not self.fenced and not self.run_dir.current(writer).is_over:
+            is_ours = not self.fenced and self._liveness is not None
+            if is_ours and not self.run_dir.current(writer).is_over:
                 inbox.request_stop(writer, self.run_dir, actor=actor, reason=reason, intent=intent, via=via)
         self.look()
 

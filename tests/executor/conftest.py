@@ -19,12 +19,15 @@ async def _nothing_left(is_forced: Callable[[], bool]) -> list[str]:
     return []
 
 
-def drive(session: SessionDir, agent: Agent) -> RunStatus:
-    """Accepts a prompt and executes its run, as a command does."""
+def drive(session: SessionDir, agent: Agent, *signals: int) -> RunStatus:
+    """Accepts a prompt and executes its run, as a command does; the `signals` came since its acceptance."""
     run_dir = trees.accept(session)
     liveness = take_liveness(run_dir.directory)
     assert liveness is not None
     terms = Terms(lease=15, timeout=None, answer_timeout=None)
     nobody = Unreachable("nothing is configured")
-    job = Job(session, run_dir.run_id, liveness, agent, nobody, terms, NoAudience(), _nothing_left, lambda _: None, [])
+    job = Job(
+        session, run_dir.run_id, liveness, agent, nobody, terms, NoAudience(), _nothing_left, lambda _: None,
+        list(signals),
+    )  # fmt: skip
     return execute(job).run.status
