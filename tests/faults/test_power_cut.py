@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import keeping
 import pytest
 from history import problems
 from rig import DONE, SESSION, WAITING, Call, Stage, end_all_below, until
@@ -202,6 +203,26 @@ def test_what_is_done_with_a_whole_session_lasts_from_the_end_of_the_command_on(
     # What the cut left of the files of a removed session is named, and freed.
     assert stage.run("check", "--repair").code == DONE
     assert list(stage.root.glob("accounts/*/sessions/.gone-*")) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", keeping.COMMANDS)
+def test_a_whole_session_is_as_it_was_or_as_it_was_to_be_wherever_the_power_goes(
+    name: str, tmp_path: Path, disk: Disk
+) -> None:
+    stage = Stage(tmp_path, root=disk.place / "root")
+    keeping.prepare(stage)
+    words, wrong = keeping.COMMANDS[name], []
+    calls = stage.calls(*words, begin=stage.put_back)
+    for trial, call in enumerate(call for call in calls if call.name in LASTING or call is calls[-1]):
+        stage.put_back()
+        subprocess.run(["sync", "-f", disk.place], check=True)
+        before = keeping.sessions(stage)
+        done = stage.interrupted(call, "signal=KILL", *words)
+        disk.cut()
+        faults = keeping.judge(stage, name, before, done.code, by_repair=trial % 2 == 1)
+        wrong += [f"cut at {call} ({call.text[:150]}): {each}" for each in faults]
+    assert not wrong, "\n".join(wrong)
 
 
 def _lasting(root: Path) -> dict[str, bytes]:
