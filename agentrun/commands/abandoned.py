@@ -17,6 +17,7 @@ from agentrun.lifecycle.winding_down import (
     LOST,
     WIND_DOWN_LEASE,
     how_to_end,
+    how_to_go_on,
     leave_unseen,
     name_survivors,
     nothing_else_here,
@@ -88,7 +89,7 @@ def _end_run(session: SessionDir, run_dir: RunDir, taken: Taken, survivors: list
             out_of_here = unseen(run_dir, run_dir.check(lease, writer))
             name_survivors(writer, lease, run_dir, [*survivors, *out_of_here])
             run_dir.end_lease(writer)
-            hint = f"end it by hand, then: agentrun cancel {run_dir.name}"
+            hint = how_to_go_on(run_dir.current(writer), survivors, f"cancel {run_dir.name}")
             raise _not_ended(run_dir, f"{', '.join(survivors)} cannot be ended", hint)
         if not taken.gone and (names := leave_unseen(writer, lease, run_dir)):
             raise _not_ended(run_dir, ", ".join(names), how_to_end(run_dir.current(writer)))

@@ -25,6 +25,7 @@ from agentrun.lifecycle.winding_down import (
     LOST,
     WIND_DOWN_LEASE,
     how_to_end,
+    how_to_go_on,
     leave_unseen,
     nothing_else_here,
     unseen,
@@ -256,7 +257,7 @@ class _Case:
             reason = f"{', '.join(survivors)} cannot be ended"
             # Its operations stay open: they are not over.
             run = let_go(writer, lease, self._run_dir, reason, leaves_some=True)
-            return Settled(run, reason, "end it by hand, then: agentrun recover")
+            return Settled(run, reason, how_to_go_on(run, survivors, "recover"))
         if run.ending is not None:
             names = leave_unseen(writer, lease, self._run_dir)
             if names:

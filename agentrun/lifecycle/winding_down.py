@@ -91,6 +91,14 @@ def how_to_end(run: Run) -> str:
     )
 
 
+def how_to_go_on(run: Run, survivors: Sequence[str], command: str) -> str:
+    """The hint where `survivors` of a run could not be ended; `command` is what is to be typed once they have."""
+    runs = run.runs_among(survivors)
+    lines = [f"end the run that it began: agentrun cancel {each}" for each in runs]
+    lines += ["end it by hand"] if len(runs) < len(survivors) else []
+    return "\n".join([*lines[:-1], f"{lines[-1]}, then: agentrun {command}"])
+
+
 def end_overdue(writer: Writer, run_dir: RunDir) -> bool:
     """Ends a run that waits on disk for an answer whose time is over; whether it has.
 

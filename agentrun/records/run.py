@@ -106,6 +106,11 @@ class Run(NamedTuple):
         """The lease owner as it goes into `whereabouts` once it is lost; nothing if the lease was let go."""
         return ({**self.lease_owner, "generation": self.generation},) if self.lease_owner else ()
 
+    def runs_among(self, names: Iterable[str]) -> list[str]:
+        """Those of `names`, as `survivors` has them, that are runs which this one began."""
+        sessions = {each.get("sessionId") for each in self.children}
+        return [name for name in names if name.partition("/")[0] in sessions]
+
     def apply(self, event: Event) -> Run:
         """The run after `event`. Raises TransitionRefused if the event must not stand here."""
         status = next_status(self.status, event.type, event.payload.get("terminalStatus"))

@@ -203,6 +203,8 @@ def _survivors(view: RunView, screen: Screen) -> list[str]:
         return []
     head = _marked(NOTE, "it stays as it is until these have ended, which could not be ended", screen)
     lines = [head, *(f"  {say(name, screen)}" for name in view.run.survivors)]
+    for name in view.run.runs_among(view.run.survivors):
+        lines.append(_hint("a run that it began, which says what keeps it", f"cancel {say(name, screen)}"))
     if view.run.whereabouts:
         lines += [
             _hint(

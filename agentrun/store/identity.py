@@ -162,6 +162,16 @@ def _pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
+def has_ended(pid: int) -> bool:
+    """Whether the process `pid` is gone, or is only waited for by its parent to be taken notice of."""
+    try:
+        fields = _stat_fields(pid)
+    except OSError:
+        return True
+    # A process whose first thread has ended looks like that while the others run on.
+    return fields[0] in (b"Z", b"X") and fields[17] in (b"0", b"1")
+
+
 def _is_dead(pid: int, started: int | None) -> bool:
     try:
         fields = _stat_fields(pid)

@@ -14,7 +14,7 @@ from agentrun.records.codec import Doc
 from agentrun.records.lease import owner_words
 from agentrun.records.run import Run
 from agentrun.states import EventType
-from agentrun.store.identity import pid_namespace, sees_namespace, user_namespace
+from agentrun.store.identity import has_ended, pid_namespace, sees_namespace, user_namespace
 from agentrun.store.reading import RunReader
 
 # The number of the kernel's first PID namespace, in which all processes are (PROC_PID_INIT_INO of Linux).
@@ -74,12 +74,13 @@ def generation_ended(note: Doc) -> int | None:
 
 
 def may_leave_processes() -> bool:
-    """Whether something that this process has started may outlive it: True if it has children, or nobody can tell."""
+    """Whether something that this process has started may outlive it: if it has live children, or nobody can tell."""
     try:
-        tasks = os.listdir("/proc/self/task")
-        return any(_read(f"/proc/self/task/{task}/children") for task in tasks)
+        listed = [_read(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")]
     except OSError:
         return True
+    # One that has ended may not have been collected yet.
+    return any(not has_ended(int(pid)) for line in listed for pid in line.split())
 
 
 def _read(path: str) -> bytes:

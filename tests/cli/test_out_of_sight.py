@@ -92,10 +92,17 @@ def environment_of(pid: int) -> list[bytes]:
 
 
 def tool_of(home: Home) -> int:
-    """The one tool that is at a gate, which is a shell; what waits for it there comes and goes."""
-    marked = [(pid, Path(f"/proc/{pid}/comm")) for pid in home.marked()]
-    (tool,) = [pid for pid, comm in marked if comm.exists() and comm.read_bytes() == b"sh\n"]
+    """The one tool that is at a gate; what it waits with there, a child of it each time, comes and goes."""
+    marked = home.marked()
+    (tool,) = [pid for pid in marked if parent_of(pid) not in (None, *marked)]
     return int(tool)
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 def kill_executor(home: Home, run: str) -> None:
@@ -231,6 +238,41 @@ def test_one_that_waits_for_the_user_says_whether_it_leaves_something(
         home.at_gate()
     assert elsewhere(home, "cancel", run, "--wait").code == (NOT_OVER if leaves else 0)
     assert home.run("cancel", run, "--wait").code == 0
+    assert home.marked() == []
+
+
+def test_one_that_waits_leaves_nothing_if_what_it_left_has_ended(home: Home) -> None:
+    """Nobody may have taken notice of that yet; and most runs have nothing in their record of where they were."""
+    state = f"cut -d ' ' -f 3 /proc/$(cat '{home.path}/pid')/stat"
+    left = f"(setsid /bin/sh -c 'echo $$ >\"{home.path}/pid\"' >/dev/null 2>&1 &)"
+    wait = f"while [ ! -s '{home.path}/pid' ] || {state} 2>/dev/null | grep -q '[RSD]'; do sleep 0.02; done"
+    home.tool("begin", f"{left}; {wait}")
+    home.model({"calls": [{"name": "begin"}]}, {"ask": "go on?"}, {"text": "done"})
+    run = home.detach(home.new(), "go")
+    home.wait_for_status(run, "waiting_input")
+    (released,) = home.wait_for_event(run, "run.lease_released")
+    assert sorted(released["payload"]) == ["executingMs", "reason"]
+
+
+# covers A51 A52
+def test_what_keeps_a_child_is_said_by_the_child(home: Home) -> None:
+    begin = " ".join([*CONTAINER, "/bin/sh", "-c"])
+    inner = f"{' '.join(home.argv('send', 'kid', 'sub', '--detach'))}; exec sleep 600"
+    home.tool("begin", f"setsid {begin} '{inner}' >/dev/null 2>&1 & {home.gate('begun')}")
+    home.tool("work", home.gate())
+    home.model({"ifContains": "sub", "calls": [{"name": "work"}]}, {"calls": [{"name": "begin"}]}, {"text": "done"})
+    home.run("new", "--id", "kid")
+    run = home.detach(home.new(), "go")
+    home.at_gate()
+    home.at_gate(name="begun")
+    for each in ("kid/run-1", run):
+        kill_executor(home, each)
+    told = elsewhere(home, "cancel", run, "--gone", "--wait")
+    assert (told.code, home.view(run)["survivors"]) == (NOT_OVER, ["kid/run-1"])
+    assert "agentrun cancel kid/run-1\n" in told.said
+    assert "agentrun cancel kid/run-1 --gone" in elsewhere(home, "cancel", "kid/run-1").said
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.status("kid/run-1") == "cancelled"
     assert home.marked() == []
 
 
