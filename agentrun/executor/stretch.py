@@ -34,7 +34,7 @@ from agentrun.records.attachment import attachments_of
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
 from agentrun.records.message import QUESTION, Message
-from agentrun.records.operation import WRITE
+from agentrun.records.operation import CHECK, WRITE
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import inbox
 from agentrun.store.attachments import copy_for_tools
@@ -259,7 +259,9 @@ class StoredStretch(Compacting):
                     # What is checked is what is delivered. A finding that came since makes it another report.
                     draft = with_gaps(report, self.transcript).encode("utf-8", "replace")
                     found = standing(self.transcript.last, self.terms.checks, draft)
-                    if not found.missing:
+                    # (One that a lost executor left, and that is configured no more, is settled as well.)
+                    is_open = found.missing or any(each.kind == CHECK for each in run.open_operations)
+                    if not is_open:
                         return not (found.failed or run.open_operations) and self._commit(writer, draft)
             if run is None:
                 await self._stop_here()

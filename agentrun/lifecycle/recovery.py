@@ -11,7 +11,7 @@ from agentrun.lifecycle.winding_down import LOST
 from agentrun.named import StrEnum
 from agentrun.records.codec import Doc
 from agentrun.records.lease import Lease
-from agentrun.records.operation import MODEL, WRITE, Operation
+from agentrun.records.operation import MODEL, TOOL, WRITE, Operation
 from agentrun.records.run import Run
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store.runs import RunDir
@@ -127,7 +127,7 @@ def _settle(
 ) -> None:
     if operation.effect == WRITE:
         record_finding(writer, run_dir, operation, finding or Finding(O.UNKNOWN, LOST))
-    elif operation.kind != MODEL and operation.attempt <= retries.get(operation.name, 0):
+    elif operation.kind == TOOL and operation.attempt <= retries.get(operation.name, 0):
         # Open again, so that the next attempt counts on; the budget is the one it had.
         payload = {
             "operationId": operation.operation_id,

@@ -19,6 +19,7 @@ from agentrun.errors import AgentrunError, CorruptRecord, FencedOut, TransitionR
 from agentrun.executor.audience import NoAudience
 from agentrun.executor.drive import Job, execute
 from agentrun.executor.hold import Terms
+from agentrun.lifecycle.recovery import settle_open
 from agentrun.records.operation import READ
 from agentrun.states import EventType, OperationStatus, RunStatus
 from agentrun.store import closing
@@ -240,3 +241,33 @@ def test_of_two_generations_that_complete_at_once_one_does_and_the_other_is_told
         finished = [event for event in fresh.run(run_id).all_events() if event.type == E.RUN_FINISHED]
         assert len(finished) == 1
     assert json.dumps(session.active()) == "null"
+
+
+def test_a_check_that_was_left_and_is_configured_no_more_is_settled(session: SessionDir) -> None:
+    """As where an executor died over it, and the configuration was changed before the run went on."""
+
+    async def work(stretch: Stretch) -> None:
+        await reply(stretch, 1)
+        about = {"command": "python3 check.py", "sha256": "0" * 64}
+        check = ToolRegistered("op-2", "turn-1", None, "python3 check.py", {}, READ, None, "key", check=about)
+        await stretch.record(check)
+        assert await stretch.complete("the report")
+
+    assert drive(session, work) is RunStatus.COMPLETED
+    (settled,) = [event for event in session.another().run(RUN).all_events() if event.type == E.TOOL_FINISHED]
+    assert (settled.payload["operationId"], settled.payload["status"]) == ("op-2", "skipped")
+
+
+def test_a_lost_check_is_no_call_of_the_tool_that_is_called_like_it(session: SessionDir) -> None:
+    """That may be tried again, and stays open for it; a check is made anew."""
+    executor = Executor(session, trees.accept(session).run_id)
+    executor.deliver()
+    executor.ask_model()
+    about = {"command": "lint", "sha256": "0" * 64}
+    names = {"operationId": "op-2", "toolCallId": None, "toolName": "lint"}
+    executor.append(E.TOOL_REGISTERED, turnId="turn-1", arguments={}, effect=READ, check=about, **names)
+    executor.append(E.TOOL_STARTED, attempt=1, **names)
+    with writing(session) as writer:
+        run = settle_open(writer, executor.lease, executor.run_dir, {}, {"lint": 3})
+    assert run.open_operations == ()
+    executor.die()
