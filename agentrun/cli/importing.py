@@ -17,7 +17,7 @@ from agentrun.cli.options import Options
 from agentrun.commands.archiving import Unpacked, take_out
 from agentrun.commands.foreign import Taken
 from agentrun.commands.importing import ARCHIVE, FORMATS, import_foreign, kind_of
-from agentrun.commands.outfile import no_directory, spool
+from agentrun.commands.outfile import no_directory, reading, spool
 from agentrun.errors import NotFound, StorageFailed, UsageError
 from agentrun.records.codec import Doc
 from agentrun.render.json import json_line
@@ -34,12 +34,10 @@ def import_file(options: Options, path: str, form: str | None, new_id: str | Non
     tree = options.place().tree
     with _opened(path) as file:
         kind = form or kind_of(file, path)
-        if kind == ARCHIVE:
-            for each in take_out(tree, file, path, new_id):
-                _tell(options, path, kind, each, each.remarks)
-        else:
-            for taken in import_foreign(tree, file, path, kind, new_id):
-                _tell(options, path, kind, taken, _remarks(taken))
+        is_archive = kind == ARCHIVE
+        taken = take_out(tree, file, path, new_id) if is_archive else import_foreign(tree, file, path, kind, new_id)
+    for each in taken:
+        _tell(options, path, kind, each, each.remarks if isinstance(each, Unpacked) else _remarks(each))
     return exits.OK
 
 
@@ -69,7 +67,8 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         raise UsageError(f"{path!r} cannot be a file: {error}") from error
     except OSError as error:
         raise StorageFailed(f"{path}: {os.strerror(error.errno or 0)}") from error
-    with file:
+    # What the tree's own disk says is put into words where it is met.
+    with file, reading(path):
         yield file
 
 

@@ -15,7 +15,7 @@ from agentrun.errors import AgentrunError, Denied, NameTaken, NotFound, StorageF
 from agentrun.store.disk import speaking_of
 from agentrun.store.in_the_way import no_directory
 
-__all__ = ["new_file", "no_directory", "spool"]
+__all__ = ["new_file", "no_directory", "reading", "spool"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def spool() -> Iterator[BinaryIO]:
         ) from error
     with speaking_of(place), tempfile.TemporaryFile() as file:
         yield file
+
+
+def reading(path: str) -> speaking_of:
+    """A block in which what the system says is about the file `path`, which a user has named."""
+    return speaking_of(path)
 
 
 def _check_free(path: str, *, overwrite: bool) -> None:

@@ -190,3 +190,12 @@ def test_errors_name_the_file_and_say_what_to_type(home: Home) -> None:
         assert (done.code, done.out) == (code, b""), (words, done.said)
         assert said in done.said
         assert json.loads(home.run(*words, "--json").err)["error"]["message"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="needs a file that cannot be read where it begins")
+def test_a_disk_that_fails_while_a_file_is_read_is_no_bug(home: Home) -> None:
+    # covers promises 12, 17
+    for words in ([], ["--format", "archive"], ["--format", "codex"], ["--format", "llm"]):
+        refused = home.run("import", "/proc/self/mem", *words)
+        assert (refused.code, refused.text) == (11, ""), refused.said
+        assert "/proc/self/mem: Input/output error (EIO)" in refused.said
