@@ -110,8 +110,8 @@ def _may_have_begun(place: Place, session_id: str) -> bool:
     try:
         return place.tree.session(session_id).messages.size() > 0
     except NotFound:
-        # Before a session is made it is noted that it changed, and that stays when it is removed.
-        return place.tree.was_noted(session_id)
+        # That something was said in it stays noted when it is removed.
+        return place.tree.was_used(session_id)
     except AgentrunError:
         return True
 

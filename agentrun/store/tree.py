@@ -203,10 +203,14 @@ class Tree:
         account = self._account()
         return Activity(account) if account is not None else None
 
-    def was_noted(self, session_id: str) -> bool:
-        """Whether it was ever noted that a session of that name changed, as far as the hint goes back."""
+    def was_used(self, session_id: str) -> bool:
+        """Whether something was ever said in a session of that name, there or not, as far as the hint goes back.
+
+        That it is made is noted once, before it is there; and each message once more, before that is.
+        """
         activity = self.activity()
-        return activity is not None and session_id in activity.session_ids()
+        noted = (name for name in (activity.session_ids() if activity is not None else ()) if name == session_id)
+        return next(noted, None) is not None and next(noted, None) is not None
 
     def noted_since(self, offset: int) -> tuple[set[str] | None, int]:
         """The ids of the sessions that were used since `noted_since` returned `offset`; see `Activity`."""

@@ -55,6 +55,19 @@ def test_a_new_session_is_what_was_asked_for(tree: Tree) -> None:
     assert names == {"session.json", "messages.jsonl", "runs", "keys"}
 
 
+def test_that_something_was_said_in_a_session_is_known_when_it_is_gone(tree: Tree) -> None:
+    assert not tree.was_used("s1")
+    session = tree.create_session(session_id="s1")
+    tree.create_session(session_id="s2")
+    assert not tree.was_used("s1"), "to make one is to use it for nothing yet"
+    trees.completed(session)
+    assert tree.was_used("s1")
+    assert not tree.was_used("s2")
+    with writing(session) as writer:
+        tree.remove_session(writer)
+    assert tree.was_used("s1")
+
+
 @pytest.mark.slow
 def test_a_second_new_gives_another_session(tree: Tree) -> None:
     ids = [tree.create_session().session_id for _ in range(20)]
