@@ -16,13 +16,15 @@ from agentrun.cli import output
 from agentrun.cli.options import Options
 from agentrun.commands.archiving import Unpacked, take_out
 from agentrun.commands.foreign import Taken
-from agentrun.commands.importing import ARCHIVE, FORMATS, import_foreign, kind_of
+from agentrun.commands.importing import ARCHIVE, FORMATS, check_beginning, import_foreign, kind_of
 from agentrun.commands.outfile import no_directory, reading, spool
 from agentrun.errors import NotFound, StorageFailed, UsageError
 from agentrun.records.codec import Doc
 from agentrun.render.json import json_line
 
 _CHUNK = 1 << 20
+# Bytes of standard input by which it can be told what it is: two of the longest lines.
+_TOLD_BY = 128 << 20
 
 
 def import_file(options: Options, path: str, form: str | None, new_id: str | None) -> int:
@@ -32,7 +34,7 @@ def import_file(options: Options, path: str, form: str | None, new_id: str | Non
     if new_id is not None:
         ids.checked_id(new_id, "session")
     tree = options.place().tree
-    with _opened(path) as file:
+    with _opened(path, form) as file:
         kind = form or kind_of(file, path)
         is_archive = kind == ARCHIVE
         taken = take_out(tree, file, path, new_id) if is_archive else import_foreign(tree, file, path, kind, new_id)
@@ -42,14 +44,20 @@ def import_file(options: Options, path: str, form: str | None, new_id: str | Non
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str, form: str | None) -> Iterator[BinaryIO]:
     """The file to read from its beginning. Standard input is kept in a file first: it may have to be read twice."""
     if path == "-":
         if sys.stdin is None:
             raise UsageError("standard input is closed")
         with spool() as kept:
+            is_told = False
             while piece := sys.stdin.buffer.read(_CHUNK):
                 kept.write(piece)
+                if not is_told and kept.tell() > _TOLD_BY:
+                    # What has no end would fill the disk, and most of it can be told by its beginning.
+                    is_told = True
+                    check_beginning(kept, path, form)
+                    kept.seek(0, os.SEEK_END)
             kept.seek(0)
             yield kept
         return

@@ -28,7 +28,7 @@ def kind_of(source: BinaryIO, path: str) -> str:
     """Which of `FORMATS` the file is in, by what it holds; `source` is at its beginning again. Raises UsageError."""
     beginning = source.read(512)
     source.seek(0)
-    if beginning[257:262] == b"ustar":
+    if _is_archive(beginning):
         return ARCHIVE
     if beginning.startswith(llm_logs.MAGIC):
         return llm_logs.KIND
@@ -46,6 +46,19 @@ def kind_of(source: BinaryIO, path: str) -> str:
     raise UsageError(
         f"{path}: nobody here can tell what this is", hint=f"say so, if you know: --format {'|'.join(FORMATS)}"
     )
+
+
+def check_beginning(source: BinaryIO, path: str, form: str | None) -> None:
+    """Raises UsageError if what has come so far cannot be the beginning of a file in the format `form`, or in any."""
+    source.seek(0)
+    if form == ARCHIVE and not _is_archive(source.read(512)):
+        raise UsageError(f"{path} is no archive", hint="see what it is: leave out --format")
+    if form is None:
+        kind_of(source, path)
+
+
+def _is_archive(beginning: bytes) -> bool:
+    return beginning[257:262] == b"ustar"
 
 
 def import_foreign(tree: Tree, source: BinaryIO, path: str, kind: str, new_id: str | None) -> list[Taken]:

@@ -199,3 +199,12 @@ def test_a_disk_that_fails_while_a_file_is_read_is_no_bug(home: Home) -> None:
         refused = home.run("import", "/proc/self/mem", *words)
         assert (refused.code, refused.text) == (11, ""), refused.said
         assert "/proc/self/mem: Input/output error (EIO)" in refused.said
+
+
+@pytest.mark.slow
+def test_what_has_no_end_and_is_nothing_that_can_be_imported_fills_no_disk(home: Home) -> None:
+    # covers promise 16
+    for form, says in (("", "nobody here can tell what this is"), ("--format archive", "is no archive")):
+        refused = home.shell(f"agentrun import - {form} </dev/zero")
+        assert (refused.code, refused.text) == (2, ""), refused.said
+        assert says in refused.said
