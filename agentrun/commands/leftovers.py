@@ -7,6 +7,7 @@ import os
 from agentrun.commands.execution import DETACHED, patience_of
 from agentrun.commands.place import Place
 from agentrun.records.lease import Owner
+from agentrun.store import layout
 from agentrun.store.identity import is_of_here, number_here
 from agentrun.store.runs import RunDir
 
@@ -29,7 +30,8 @@ def end_marked_leftovers(place: Place, run_dir: RunDir, patience: Patience) -> l
     grace = 0.0 if run_dir.load().force else _grace(patience)
     spare = other_executors(place, run_dir.session_id, run_dir.run_id)
     marked = marker(place, run_dir.session_id, run_dir.run_id)
-    survivors = end_marked_now(marked, grace=grace, kill=patience.kill_timeout, spare=spare)
+    inside = _inside(run_dir)
+    survivors = end_marked_now(marked, grace=grace, kill=patience.kill_timeout, spare=spare, inside=inside)
     return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
 
 
@@ -65,7 +67,8 @@ async def end_marked_here(
     spare = other_executors(place, run_dir.session_id, run_dir.run_id)
     marked = marker(place, run_dir.session_id, run_dir.run_id)
     grace, kill = _grace(patience), patience.kill_timeout
-    survivors = await end_marked(marked, grace=grace, kill=kill, spare=spare, is_forced=is_forced)
+    inside = _inside(run_dir)
+    survivors = await end_marked(marked, grace=grace, kill=kill, spare=spare, is_forced=is_forced, inside=inside)
     return [f"{survivor.command} (pid {survivor.pid})" for survivor in survivors]
 
 
@@ -123,3 +126,9 @@ def marker(place: Place, session_id: str, run_id: str) -> dict[str, str]:
         "AGENTRUN_SESSION": session_id,
         "AGENTRUN_RUN": run_id,
     }
+
+
+def _inside(run_dir: RunDir) -> str:
+    """Where the run lies in its tree."""
+    parts = layout.ACCOUNTS, run_dir.account, layout.SESSIONS, run_dir.session_id, layout.RUNS, run_dir.run_id
+    return "/".join(parts)

@@ -76,3 +76,16 @@ def test_a_container_has_paths_of_its_own(start: Start, tmp_path: Path) -> None:
     other = start(names(ours), [*ELSEWHERE, str(theirs), str(ours)])
     assert not carries(other, mark_of(names(ours))), "another tree is mounted there under the same path"
     assert carries(other, mark_of(names(theirs)))
+
+
+# covers A43
+def test_what_was_put_in_place_of_its_tree_does_not_hide_a_process(start: Start, tmp_path: Path) -> None:
+    tree, inside = tmp_path / "tree", "sessions/s1/run-1"
+    (tree / inside).mkdir(parents=True)
+    pid = start(names(tree))
+    tree.rename(tmp_path / "moved")
+    ours = mark_of(names(tmp_path / "moved"), inside)
+    tree.mkdir()
+    assert carries(pid, ours), "nothing of that name is there"
+    (tree / inside).mkdir(parents=True)
+    assert not carries(pid, ours), "it may be of that one"

@@ -371,3 +371,19 @@ def test_where_proc_shows_no_processes_the_next_run_is_not_started(home: Home) -
 
 def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+# covers A43 A51
+def test_a_tool_that_has_put_something_over_the_tree_is_found(home: Home) -> None:
+    if not _works(["unshare", "--user", "--map-root-user", "--mount"]):
+        pytest.skip("no file system of one's own here")
+    inner = f'mount -t tmpfs none "{home.root}" && echo >>"{home.path}/mounted"; exec sleep 600'
+    begin = f"unshare --user --map-root-user --mount setsid --fork /bin/sh -c '{inner}' >/dev/null 2>&1"
+    home.tool("work", f"{begin}; {home.gate()}")
+    home.model({"calls": [{"name": "work"}]}, {"text": "done"})
+    run = home.detach(home.new(), "go")
+    home.at_gate()
+    until((home.path / "mounted").exists, "its own file system")
+    kill_executor(home, run)
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.marked() == []

@@ -12,11 +12,15 @@ from agentrun.adapters.process.procfs import all_procs, ancestors, proc_file
 
 
 class Place(NamedTuple):
-    """A variable of the marker that is the path of a directory, and which one that is (None: none, any more)."""
+    """A variable of the marker that is the path of a directory, and which one that is (None: none, any more).
+
+    `inside` is what such a directory has of the run, as a path in it.
+    """
 
     name: bytes
     path: bytes
     identity: tuple[int, int] | None
+    inside: bytes = b""
 
 
 class Mark(NamedTuple):
@@ -26,11 +30,14 @@ class Mark(NamedTuple):
     places: tuple[Place, ...]
 
 
-def mark_of(marker: Mapping[str, str]) -> Mark:
-    """`marker` as `carries` compares it; values that are absolute paths are places."""
+def mark_of(marker: Mapping[str, str], inside: str = "") -> Mark:
+    """`marker` as `carries` compares it; values that are absolute paths are places.
+
+    `inside` is what lies in such a place if it is one of a run with these names.
+    """
     paths = {key: value for key, value in marker.items() if value.startswith("/")}
     items = frozenset(os.fsencode(f"{key}={value}") for key, value in marker.items() if key not in paths)
-    return Mark(items, tuple(_place(key, value) for key, value in paths.items()))
+    return Mark(items, tuple(_place(key, value, inside) for key, value in paths.items()))
 
 
 def carries(pid: int, mark: Mark) -> bool:
@@ -55,12 +62,12 @@ def others_running(module: str, marker: Mapping[str, str]) -> set[int]:
     return running
 
 
-def _place(name: str, path: str) -> Place:
+def _place(name: str, path: str, inside: str) -> Place:
     try:
         found = os.stat(path)
     except OSError:
         return Place(os.fsencode(name), os.fsencode(path), None)
-    return Place(os.fsencode(name), os.fsencode(path), (found.st_dev, found.st_ino))
+    return Place(os.fsencode(name), os.fsencode(path), (found.st_dev, found.st_ino), os.fsencode(inside))
 
 
 def _leads(pid: int, environment: Collection[bytes], place: Place) -> bool:
@@ -78,4 +85,21 @@ def _leads(pid: int, environment: Collection[bytes], place: Place) -> bool:
         return True
     except OSError:
         return path == place.path  # nobody lets us look
-    return (found.st_dev, found.st_ino) == place.identity
+    if (found.st_dev, found.st_ino) == place.identity:
+        return True
+    return place.inside != b"" and not _is_another_s(pid, path, place)
+
+
+def _is_another_s(pid: int, path: bytes, place: Place) -> bool:
+    """Whether the other directory to which its variable leads has a run of these names, too: then that is its own.
+
+    Else something was put over the tree, or in its place, since the process was started: an empty file system, in a
+    sandbox of the tool's own.
+    """
+    try:
+        os.stat(b"/proc/%d/root/%b/%b" % (pid, path.lstrip(b"/"), place.inside))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass  # nobody lets us look
+    return True

@@ -64,15 +64,16 @@ async def end_marked(
     kill: float = KILL_SECONDS,
     spare: Callable[[], Collection[int]] = frozenset,
     is_forced: Callable[[], bool] = never,
+    inside: str = "",
 ) -> list[Survivor]:
     """Ends every process whose environment has all of `marker`, and everything below such a process.
 
     Left alone: the caller, its ancestors, and the processes that `spare` names with all below them. `grace`
     is in seconds; 0 kills at once, and so does `is_forced` from the moment at which it is true. `kill` is how
     long killing is repeated. Takes at most about `grace` + `kill`, also when it is cancelled: to leave off
-    half-way would leave processes stopped. Returns what could not be ended.
+    half-way would leave processes stopped. `inside` is as for `mark_of`. Returns what could not be ended.
     """
-    return await end_tree(_marked(marker, spare, is_forced, kill), grace, anyio.sleep)
+    return await end_tree(_marked(marker, spare, is_forced, kill, inside), grace, anyio.sleep)
 
 
 def end_marked_now(
@@ -81,9 +82,10 @@ def end_marked_now(
     grace: float,
     kill: float = KILL_SECONDS,
     spare: Callable[[], Collection[int]] = frozenset,
+    inside: str = "",
 ) -> list[Survivor]:
     """`end_marked` for callers without an event loop."""
-    tree = _marked(marker, spare, never, kill)
+    tree = _marked(marker, spare, never, kill, inside)
     for seconds in tree.ending(grace):
         time.sleep(seconds)
     return tree.survivors
@@ -107,11 +109,15 @@ async def end_descendants(
 
 
 def _marked(
-    marker: Mapping[str, str], spare: Callable[[], Collection[int]], is_forced: Callable[[], bool], kill: float
+    marker: Mapping[str, str],
+    spare: Callable[[], Collection[int]],
+    is_forced: Callable[[], bool],
+    kill: float,
+    inside: str,
 ) -> "Tree":
     if not marker:
         raise ValueError("an empty marker would match every process")
-    mark = mark_of(marker)
+    mark = mark_of(marker, inside)
     return Tree(lambda one: carries(one.pid, mark), spare, is_forced=is_forced, kill=kill)
 
 
