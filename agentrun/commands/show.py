@@ -210,7 +210,7 @@ def whole_conversation(session: SessionDir, view: RunView) -> Conversation:
                 if message.mode in (REPORT, ENDED):
                     return
 
-    return Conversation(read)
+    return Conversation.of(read)
 
 
 def messages(session: SessionDir, since: int | None, tail: int | None) -> Iterator[Message]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Messages that are rather passed over than looked for in the log.
 NEAR = 200
+# Characters of a conversation that is rather held than read again.
+_SHORT = 1 << 18
 
 
 class Conversation:
@@ -26,6 +28,18 @@ class Conversation:
 
     def __init__(self, read: Callable[[int], Iterator[Message]]) -> None:
         self._read = read
+
+    @classmethod
+    def of(cls, read: Callable[[int], Iterator[Message]]) -> Conversation:
+        """The same; what is short, as most are, is read once and held."""
+        held: list[Message] = []
+        length = 0
+        for message in read(1):
+            held.append(message)
+            length += len(message.text)
+            if len(held) > NEAR or length > _SHORT:
+                return cls(read)
+        return cls(lambda since: (message for message in held if message.seq >= since))
 
     def __iter__(self) -> Iterator[Message]:
         return self._read(1)

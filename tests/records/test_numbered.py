@@ -59,3 +59,18 @@ def test_a_message_is_found_by_its_number_near_and_far() -> None:
         assert conversation.at(seq) == found
     # Those that are asked for one after the other are read once; `at` reads one each time.
     assert read < 2 * 2_000 + 3_000
+
+
+def test_a_short_conversation_is_read_once_and_a_long_one_is_not_held() -> None:
+    for count, length, looks in ((3, 10, 1), (200, 10, 1), (201, 10, 4), (3, 1 << 17, 4)):
+        there = [Message(seq, "s", "run-1", "user", "steer", "x" * length, "") for seq in range(1, count + 1)]
+        begun: list[int] = []
+
+        def read(since: int, there: list[Message] = there, begun: list[int] = begun) -> Iterator[Message]:
+            begun.append(since)
+            return (message for message in there if message.seq >= since)
+
+        conversation = Conversation.of(read)
+        assert [*conversation] == [*conversation] == there
+        assert [*conversation.since(3)] == there[2:]
+        assert len(begun) == looks
