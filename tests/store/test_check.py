@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from agentrun.records.finding import Finding, Kind
 from agentrun.records.run import fold_run
 from agentrun.store import inbox
 from agentrun.store.check import check_session, check_tree
-from agentrun.store.check.conversation import look_at_session
+from agentrun.store.check.conversation import _Conversation, look_at_session
 from agentrun.store.redo import writing
 from agentrun.store.sessions import SessionDir
 from agentrun.store.tree import Tree
@@ -472,3 +473,20 @@ def test_a_format_version_that_is_text_is_called_what_it_is(tree: Tree, session:
     assert any("no whole number" in each.said for each in look(tree))
     with pytest.raises(Denied, match="no whole number"):
         tree.session("s").check_writable()
+
+
+def test_of_what_began_runs_only_the_newest_is_kept(session: SessionDir) -> None:
+    """A session may have ten thousand runs. # covers promise 16"""
+    prompt = next(message for message in session.messages_since(1) if message.begins_run)
+    conversation = _Conversation(session)
+    tracemalloc.start()
+    try:
+        for number in range(1, 2_001):
+            behind = [f"run-{number - 1}"] if number > 1 else []
+            accepted = {"behind": behind, "agent": "a" * 1_000 + str(number)}
+            conversation.keep(prompt._replace(seq=number, run_id=f"run-{number}", accept=accepted, text="x" * 1_000))
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
+    assert len(conversation.begun) == 2_000
+    assert conversation.newest_queue == ["run-1999", "run-2000"]

@@ -53,7 +53,9 @@ class _Conversation:
         # Of a format in which not even its document can be recognised nobody here knows what is wrong.
         self.can_be_judged = True
         self.is_whole = True
-        self.prompts: dict[str, Message] = {}
+        # The runs that it began; of the last one what began it, which tells of those before.
+        self.begun: set[str] = set()
+        self._newest: Message | None = None
         self.closed: set[str] = set()
         self.keys: list[Finding] = []
         self.unnamed: list[Finding] = []
@@ -62,8 +64,7 @@ class _Conversation:
     @property
     def newest_queue(self) -> list[str]:
         """The runs that can be open."""
-        newest = max(self.prompts.values(), key=lambda prompt: prompt.seq, default=None)
-        return newest.queue if newest else []
+        return self._newest.queue if self._newest else []
 
     def may_tell_end_of(self, run_id: str) -> bool:
         """Whether the end of a run is told, or may have been told by a line that cannot be read."""
@@ -74,7 +75,9 @@ class _Conversation:
         if message.seq <= self.copied:
             return
         if message.begins_run:
-            self.prompts[message.run_id] = message._replace(text="")
+            self.begun.add(message.run_id)
+            if self._newest is None or message.seq > self._newest.seq:
+                self._newest = message._replace(text="")
             attachments = attachments_of(message)
             self.attachments |= {attachment.sha256 for attachment in attachments}
             if len(attachments) < len((message.accept or {}).get("attachments") or ()):
@@ -222,7 +225,7 @@ def _look_at_summary(session: SessionDir) -> Iterator[Finding]:
 
 def _look_at_runs(session: SessionDir, conversation: _Conversation) -> Iterator[Finding]:
     there = session.run_ids()
-    for run_id in sorted(conversation.prompts.keys() - set(there), key=lambda each: ids.run_number(each) or 0):
+    for run_id in sorted(conversation.begun - set(there), key=lambda each: ids.run_number(each) or 0):
         path = f"{session.directory.at(layout.RUNS)}/{run_id}"
         if session.has_run(run_id):
             # It is not made again: it would be queued, and nobody asked for that.
