@@ -27,7 +27,8 @@ def let_go(
 
     `executing_ms` is executing time that no event tells of yet.
     """
-    run = _release(writer, lease, run_dir, reason, leaves_some, executing_ms)
+    spent: Doc = {"executingMs": executing_ms} if executing_ms is not None else {}
+    run = _release(writer, lease, run_dir, {"reason": reason} | spent, leaves_some)
     run_dir.end_lease(writer)
     run_dir.write_snapshot(writer)
     return run
@@ -38,28 +39,19 @@ def pass_on(writer: Writer, lease: Lease, run_dir: RunDir, reason: str, lease_se
 
     Until it claims the run, the lease that lies there keeps others away.
     """
-    run = _release(writer, lease, run_dir, reason)
+    run = _release(writer, lease, run_dir, {"reason": reason})
     run_dir.renew(lease, writer, lease_seconds)
     run_dir.write_snapshot(writer)
     return run
 
 
-def _release(
-    writer: Writer,
-    lease: Lease,
-    run_dir: RunDir,
-    reason: str,
-    leaves_some: bool = False,
-    executing_ms: int | None = None,
-) -> Run:
-    run = run_dir.check(lease, writer)
-    left = with_own(run) if leaves_some else out_of_sight(run_dir, run)
-    payload: Doc = {"reason": reason}
-    payload |= {"executingMs": executing_ms} if executing_ms is not None else {}
-    payload |= {"whereabouts": list(left)} if left != run.whereabouts else {}
-    return run_dir.append(lease, writer, EventType.RUN_LEASE_RELEASED, payload, durable=True)
-
-
 def with_own(run: Run) -> tuple[Doc, ...]:
     """The `whereabouts` of a run whose lease owner leaves something alive behind."""
     return (*run.whereabouts, *run.lost_in())
+
+
+def _release(writer: Writer, lease: Lease, run_dir: RunDir, payload: Doc, leaves_some: bool = False) -> Run:
+    run = run_dir.check(lease, writer)
+    left = with_own(run) if leaves_some else out_of_sight(run_dir, run)
+    payload |= {"whereabouts": list(left)} if left != run.whereabouts else {}
+    return run_dir.append(lease, writer, EventType.RUN_LEASE_RELEASED, payload, durable=True)
