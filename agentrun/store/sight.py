@@ -21,6 +21,8 @@ from agentrun.store.reading import RunReader
 _FIRST_NAMESPACE = 0xEFFFFFFC
 # The first process of a namespace, with which the kernel kills all others in it (pid_namespaces(7)).
 _FIRST_PROCESS = 1
+# Appended by who executes a run, and not by who settles what a lost executor left.
+_OF_AN_EXECUTOR = frozenset({EventType.INPUT_DELIVERED, EventType.MODEL_REQUEST_STARTED, EventType.TOOL_STARTED})
 
 
 def sees_processes() -> bool:
@@ -55,7 +57,8 @@ def out_of_sight(run_dir: RunReader, run: Run) -> tuple[Doc, ...]:
     if not run.whereabouts:
         return ()
     ended = {generation_ended(note) for note in run_dir.stale_notes()}
-    return tuple(each for each in run.whereabouts if each.get("generation") not in ended and not _is_seen(each, run))
+    left = [each for each in run.whereabouts if each.get("generation") not in ended]
+    return tuple(each for each in left if not (_is_seen(each) or _ended_with_its_container(run_dir, run, each)))
 
 
 def note_of_end(generation: int) -> Doc:
@@ -93,15 +96,24 @@ def words_of(left: Doc) -> str:
     return f"what {owner_words(left)} left running, which cannot be seen from here"
 
 
-def _is_seen(left: Doc, run: Run) -> bool:
-    """Whether all that is alive of the executor's container is to be seen from here, or nothing is alive there."""
+def _is_seen(left: Doc) -> bool:
+    """Whether all that is alive where that executor was is to be seen from here."""
     where, here, own = left.get("pidNamespace"), pid_namespace(), user_namespace()
     if not sees_processes():
         return False
     if own is not None and where == here and left.get("userNamespace") != own:
         return False  # listed, and not to be looked into
-    if where == here or (here == _FIRST_NAMESPACE and own is None):
-        return True
-    # One that was fenced out may be alive.
-    is_over = left.get("pid") == _FIRST_PROCESS and run.fenced is None
-    return is_over or sees_namespace(where)
+    return where == here or (here == _FIRST_NAMESPACE and own is None) or sees_namespace(where)
+
+
+def _ended_with_its_container(run_dir: RunReader, run: Run, left: Doc) -> bool:
+    """Whether the owner of that lease was the first process of its container, and is known to have ended.
+
+    Its lock is free, which an executor keeps for as long as it lives. One that was fenced out may have it; and who only
+    looks after lost runs goes on to the next one.
+    """
+    if left.get("pid") != _FIRST_PROCESS or run.fenced is not None or not sees_processes():
+        return False
+    return any(
+        event.generation == left.get("generation") and event.type in _OF_AN_EXECUTOR for event in run_dir.all_events()
+    )

@@ -179,6 +179,22 @@ def test_with_its_first_process_a_container_is_gone(home: Home) -> None:
     assert elsewhere(home, "cancel", session, "--wait").code == 0
 
 
+def test_the_first_process_of_a_container_that_only_looked_after_a_lost_run_may_be_there(
+    home: Home, left_behind: tuple[str, subprocess.Popen[bytes]]
+) -> None:
+    """A patrol that could not go on with a run lives, and so does what the executor left beside it."""
+    run, _ = left_behind
+    log = home.run_dir(run) / "operations.jsonl"
+    *_, last = log.read_text().splitlines()
+    (acquired,) = home.events(run, "run.lease_acquired")
+    acquired["payload"]["owner"]["pid"] = 1
+    taken = acquired | {"seq": json.loads(last)["seq"] + 1, "generation": 2}
+    log.write_text(log.read_text() + json.dumps(taken, separators=(",", ":")) + "\n")
+    assert elsewhere(home, "cancel", run, "--wait").code == NOT_OVER
+    assert home.run("cancel", run, "--wait").code == 0
+    assert home.marked() == []
+
+
 # covers A60 A61
 def test_a_denial_is_worth_nothing_as_long_as_the_tool_may_live(
     home: Home, contained: Callable[..., subprocess.Popen[bytes]]
