@@ -13,7 +13,6 @@ import stat
 
 from agentrun.errors import AgentrunError, Denied, NotFound, StorageFailed
 from agentrun.store.layout import UNFINISHED_PREFIX
-from agentrun.store.lengths import read_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | _COMMON
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _COMMON
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _COPY = 1 << 20
+# Bytes of a document that is read at once; of a longer one it is looked at first whether it is one at all.
+_SHORT = 1 << 20
 _CANNOT_SYNC = frozenset({errno.EROFS, errno.EINVAL, errno.EBADF})
 
 
@@ -317,7 +318,13 @@ class Directory:
             return None
         fd, length = opened
         try:
-            return read_all(fd, length, self.at(name))
+            # One byte more tells that it has not grown since: then there is nothing to be asked for again.
+            data = os.read(fd, length + 1) if length <= _SHORT else b""
+            if len(data) == length:
+                return data
+            from agentrun.store.lengths import read_on  # hardly any document is so long
+
+            return read_on(fd, length, data, self.at(name))
         except OSError as error:
             raise translated(error, self.at(name)) from error
         finally:

@@ -14,14 +14,13 @@ LONGEST = 256 << 20
 _PIECE = 1 << 20
 
 
-def read_all(fd: int, length: int, path: str) -> bytes:
-    """What the file holds, which had `length` bytes just now. Raises CorruptRecord if it has more than `LONGEST`."""
+def read_on(fd: int, length: int, data: bytes, path: str) -> bytes:
+    """What the file holds, of which `data` was read; it had `length` bytes just now.
+
+    Raises CorruptRecord if it has more than `LONGEST`.
+    """
     check_length(length, path)
-    # One byte more tells that it has not grown since: then there is nothing to be asked for again.
-    data = os.read(fd, length + 1)
-    if len(data) == length:
-        return data
-    chunks = [data]
+    chunks, length = [data], len(data)
     while chunk := os.read(fd, _PIECE):
         length += len(chunk)
         check_length(length, path)

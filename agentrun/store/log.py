@@ -16,8 +16,8 @@ from agentrun.named import NamedTuple
 from agentrun.records.codec import Doc, decode, encode_line
 from agentrun.store.disk import Directory, data_sync, speaking_of, sync_for_reading, translated, write_all
 from agentrun.store.layout import torn_name
-from agentrun.store.lengths import check_length
 from agentrun.store.numbers import (
+    check_line,
     is_overwritten,
     last_number,
     line_at,
@@ -209,7 +209,7 @@ class Log:
             for line in lines:
                 yield position, line
                 position += len(line) + 1
-            check_length(len(rest), self.path, position)
+            check_line(fd, len(rest), position)
         if rest:
             yield position, rest if is_overwritten(rest) else Torn(position, len(rest))
 

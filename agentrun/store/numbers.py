@@ -6,7 +6,6 @@ import os
 from itertools import chain
 
 from agentrun.records.codec import decode_in_brief
-from agentrun.store.lengths import check_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +18,14 @@ _CHUNK = 1 << 16
 _FIRST_CHUNK = 1 << 12
 # Ids are short, so the number of a record stands within so many bytes of its line's beginning.
 _HEAD = 256
+
+
+def check_line(fd: int, length: int, offset: int) -> None:
+    """Raises CorruptRecord if the line that begins at `offset` is longer than any record; `length` is known of it."""
+    if length > _CHUNK:
+        from agentrun.store import lengths  # hardly any line is so long
+
+        lengths.check_line(fd, length, offset)
 
 
 def seq_of(line: bytes) -> int | None:

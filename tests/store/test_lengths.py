@@ -17,7 +17,7 @@ from agentrun.store.numbers import is_overwritten
 from agentrun.store.tree import Tree
 from agentrun.testing import trees
 
-LONGEST = 1 << 16
+LONGEST = 1 << 21
 COMMANDS = (
     ["ls", "--json"], ["show", "bad"], ["show", "bad/1", "--json"], ["show", "bad", "--messages"],
     ["show", "good", "--json"], ["search", "hello"], ["rename", "bad", "x"],
@@ -36,7 +36,7 @@ def tree(tmp_path: Path) -> Tree:
 
 @pytest.fixture
 def sessions(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two sessions, `good` and `bad`, where nothing may be longer than 64 KiB."""
+    """Two sessions, `good` and `bad`, where nothing may be longer than 2 MiB."""
     for name in ("good", "bad"):
         trees.whole_life(tree.create_session(title="t", session_id=name))
     monkeypatch.setattr(lengths, "LONGEST", LONGEST)
