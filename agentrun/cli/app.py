@@ -9,12 +9,15 @@ import typer
 from agentrun import __version__
 from agentrun.cli import app_configuring, app_finding, app_recovering, app_sessions, app_transfer, help_pages
 from agentrun.cli.choices import OneOf
+from agentrun.cli.help_pages import wrapped
 from agentrun.cli.options import CANCEL_REASON, COMMON, LISTED
 from agentrun.commands.inputs import MODES, IfBusy
 from agentrun.errors import exit_table
 from agentrun.states import RunStatus
 
-_EXITS = "\n".join(f"{code:>15}  {word:<14} {meaning}" for code, word, meaning in exit_table())
+_EXITS = "\n".join(
+    line for code, word, meaning in exit_table() for line in wrapped(f"{code:>15}  {word:<14} ", meaning)
+)
 _COMMON = "\n".join(f"  {f'{each.name} {each.metavar}':<16} {each.about}" for each in COMMON)
 _HELP = f"""Sessions and runs of AI agents on a plain directory tree.
 
@@ -77,7 +80,7 @@ Policy = Annotated[
     typer.Option(
         parser=OneOf(IfBusy),
         metavar="|".join(IfBusy),
-        help="what becomes of a prompt whose slot is taken (default: reject)",
+        help="what becomes of a prompt whose slot is taken (default: it joins the run if it can)",
     ),
 ]
 ExpectSeq = Annotated[

@@ -38,6 +38,18 @@ def config(ctx: typer.Context) -> int:
     \b
     agentrun config
     agentrun config --json | jq '.settings[] | select(.name | startswith("agents."))'
+
+    A configuration to begin with, as agentrun.toml in the root:
+
+    \b
+    [agents.first]
+    model = "openai:NAME"
+    tools = ["stock"]
+
+    \b
+    [tools.stock]
+    argv = ["sh", "stock.sh"]
+    effect = "read"
     """
     from agentrun.cli import configuring
 

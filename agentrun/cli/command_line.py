@@ -81,7 +81,8 @@ def _obey(options: Options, rest: list[str]) -> int:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         hint = f"see: {context.command_path if context else 'agentrun'} --help"
-        raise UsageError(error.format_message(), hint=hint) from error
+        # It lists what may be chosen with a line for each; here a message is one line.
+        raise UsageError(error.format_message().replace("\n\t", " "), hint=hint) from error
     if not rest:
         return EXIT_CODES["usage"]  # the help was the answer, but nothing was asked
     return result if isinstance(result, int) else exits.OK
@@ -94,7 +95,8 @@ def _next_step(error: AgentrunError, argv: list[str]) -> str | None:
 
         command = next((f" {word}" for word in argv if word in COMMANDS), "")
         return f"see: agentrun{command} --help"
-    return "what there is to configure: docs/agents.md" if isinstance(error, ConfigError) else None
+    hint = "how a configuration looks: agentrun config --help; all that can be in it: docs/agents.md of the source"
+    return hint if isinstance(error, ConfigError) else None
 
 
 def _report(error: AgentrunError, options: Options) -> int:

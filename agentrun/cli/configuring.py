@@ -53,7 +53,8 @@ def _list(options: Options) -> int:
         if row.problem:
             output.out(_trouble(row.problem, row.hint, screen))
     if not rows:
-        output.note("no agent is configured; docs/agents.md says how to, --agent local is one without")
+        hint = 'configure one: agentrun config --help; or do without: --agent "command:COMMAND LINE", --agent local'
+        output.note("no agent is configured", hint)
     return exits.OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import Any
 
 import typer
@@ -19,6 +20,11 @@ class Commands(typer.core.TyperGroup):
         """Lists the commands, each with its whole summary, whether their parsers were made or not."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.about) for name, each in COMMANDS.items()])
+
+
+def wrapped(head: str, text: str) -> list[str]:
+    """The lines of `text` behind `head`, for a place where the lines stay as they are."""
+    return textwrap.wrap(text, output.PLAIN_WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
 
 
 def width() -> dict[str, int]:

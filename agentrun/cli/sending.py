@@ -157,6 +157,7 @@ def _saying(place: Place, target: Target, text: str, asked: Asked) -> control.Sa
         expect_seq=asked.expect_seq,
         references=tuple(run_name(each) for each in asked.references),
         files=_attached(place, asked.files),
+        agent=asked.agent,
         stay=not asked.detach,
     )
 

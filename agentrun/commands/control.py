@@ -28,6 +28,7 @@ from agentrun.store.writer import Writer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
     from agentrun.commands.abandoned import Taken
     from agentrun.commands.attaching import AttachedFile
@@ -47,7 +48,8 @@ __all__ = [
 class Saying(NamedTuple):
     """What somebody says, and how it may be taken.
 
-    `order` gives what a new run needs; it is asked under the session's lock, and only if there is to be one.
+    `order` gives what a new run needs; it is asked under the session's lock, and only if there is to be one. `agent`
+    is the one that was named for this input, which no run of another agent takes.
     `drive` asks for the lock of the run if its turn has come and nobody executes it; `stay` also for that of a run
     that has to wait for its turn, since the caller waits with it. `parent_run` is the call that a new run is begun by.
     """
@@ -60,6 +62,7 @@ class Saying(NamedTuple):
     expect_seq: int | None = None
     references: tuple[str, ...] = ()
     files: tuple[AttachedFile, ...] = ()
+    agent: str | None = None
     drive: bool = True
     stay: bool = False
     parent_run: Doc | None = None
@@ -196,7 +199,7 @@ def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[
         if active is None and saying.if_ended_prompt:
             return None, PROMPT
         if active is None and saying.mode not in (None, PROMPT, COMPACT):
-            _refuse_ended(target)
+            _refuse_ended(target, saying.mode)
         return active, saying.mode
     named = target.run().view()
     if named.run.is_over:
@@ -209,10 +212,18 @@ def _addressee(target: Target, active: RunView | None, saying: Saying) -> tuple[
 
 def _check_brings_nothing(run: Run, mode: str, saying: Saying) -> None:
     """The run that an input joins has begun, with what its own prompt gave it. Raises ImpossibleMode."""
-    if saying.references or saying.files:
+    brought = {
+        "--agent AGENT": saying.agent not in (None, run.agent),
+        "--ref RUN": bool(saying.references),
+        "--attach FILE": bool(saying.files),
+    }
+    options = [option for option, is_given in brought.items() if is_given]
+    if options:
+        names = " and ".join(option.split()[0] for option in options)
+        kind = f"an {mode}" if mode == ANSWER else f"a {mode}"
         raise ImpossibleMode(
-            f"--ref and --attach go with a prompt, and this would be a {mode} to {run.session_id}/{run.run_id}",
-            hint=f"make it a prompt: agentrun send {run.session_id} TEXT --if-busy queue",
+            f"{names} can only go with a prompt, and this would be {kind} to {run.session_id}/{run.run_id}",
+            hint=f"make it a prompt: agentrun send {run.session_id} TEXT {' '.join(options)} --if-busy queue",
             session_id=run.session_id,
             run_id=run.run_id,
         )
@@ -285,10 +296,16 @@ def _not_waiting_for_approval(view: RunView, operation_id: str | None) -> Confli
     )
 
 
-def _refuse_ended(target: Target) -> None:
+def _refuse_ended(target: Target, mode: str) -> NoReturn:
     newest = next(iter(target.session.newest_run_ids(1)), None)
     if newest is not None:
         raise run_ended(target.session.run(newest).load())
+    name = target.session.session_id
+    raise ImpossibleMode(
+        f"{name} has no run yet that could take {'an' if mode == ANSWER else 'a'} {mode}",
+        hint=f"begin one with: agentrun send {name} TEXT",
+        session_id=name,
+    )
 
 
 def _accepted(session: SessionDir, run: Run, message: Message) -> Accepted:

@@ -91,7 +91,10 @@ class Tree:
         where = os.path.join(self.root, layout.ACCOUNTS, self.account, layout.SHARED)
         found = account.open(layout.SHARED).stat(name) if account and account.stat(layout.SHARED) else None
         if account is None or found is None:
-            raise NotFound(f"there is no {name} in {where}", hint=f"put it there with: cp {name} {where}/")
+            from shlex import quote
+
+            hint = f"put it there with: mkdir -p {quote(where)} && cp {quote(name)} {quote(where)}/"
+            raise NotFound(f"there is no {name} in {where}", hint=hint)
         if found.st_size > most:
             raise UsageError(f"{where}/{name} has {found.st_size} bytes; at most {most} can be attached")
         return account.open(layout.SHARED).read(name) or b""

@@ -97,6 +97,9 @@ class Play:
 
     def _set_up_both_terminals(self) -> None:
         say("One review, in two terminals. Both know where the tree is and how the analyst is configured.")
+        self._print_exports()
+
+    def _print_exports(self) -> None:
         print(f"export AGENTRUN_ROOT={self.root}")
         print(f"export AGENTRUN_CONFIG={CONFIG}")
         print(f'export PATH="{Path(sys.executable).parent}:$PATH"')
@@ -189,7 +192,8 @@ class Play:
 
     def _say_what_to_try(self) -> None:
         directory = self._directory()
-        say("All as told. To look further, with the three exports from the top:")
+        say("All as told. To look further:")
+        self._print_exports()
         print(f"agentrun show {self._session}/run-1")
         print(f"agentrun show {self._session}/run-3 --operations")
         print(f"jq -c '[.seq, .type, .payload.operationId]' {directory}/runs/run-1/operations.jsonl")

@@ -6,6 +6,7 @@
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,16 @@ def test_nothing_outside_is_shared(home: Home, name: str, code: int) -> None:
     ]  # fmt: skip
 
 
+def test_how_a_file_gets_there_can_be_typed_as_it_is_told(home: Home) -> None:
+    session = home.new()
+    (home.path / "my notes.md").write_text("x")
+    words = ("send", session, "go", "--attach", "shared:my notes.md")
+    refused = home.run(*words, "--json")
+    told = refused.error["hint"].removeprefix("put it there with: ")
+    assert (refused.code, home.shell(f"cd '{home.path}' && {told}").code) == (8, 0), told
+    assert home.run(*words).code == 0
+
+
 def test_a_shared_directory_that_is_a_link_is_none(home: Home) -> None:
     session = home.new()
     (home.path / "elsewhere").mkdir()
@@ -120,11 +131,15 @@ def test_a_file_goes_with_a_prompt_and_not_with_what_joins_a_run(home: Home) -> 
     file = home.path / "notes.md"
     file.write_text("x")
     assert home.run("send", session, "go").code == 5
-    for more in (("--attach", str(file)), ("--ref", "run-1")):
+    for more in (("--attach", str(file)), ("--ref", "run-1"), ("--agent", "other")):
         refused = home.run("send", session, "week 12", *more, "--json")
         assert (refused.code, refused.error["code"]) == (7, "conflict")
-        assert "--if-busy queue" in refused.error["hint"]
+        assert f"{more[0]} can only go with a prompt, and this would be an answer to" in refused.error["message"]
+        assert re.search(rf"TEXT {more[0]} \w+ --if-busy queue$", refused.error["hint"])
     assert len(home.messages(session)) == 2
+    # Its own agent is no other one: that is said by whoever names it each time.
+    agent = home.events(f"{session}/run-1", "run.accepted")[0]["payload"]["agent"]
+    assert home.run("send", session, "week 12", "--agent", agent).code == 0
     assert not (home.session_dir(session) / "attachments").exists()
 
 

@@ -259,3 +259,5 @@ def test_another_shell_is_wrong_usage(home: Home) -> None:
     told = home.run("completion", "tcsh")
     assert told.code == 2
     assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in told.said
+    none = home.run("completion")
+    assert (none.code, "Choose from: bash, zsh, fish\n" in none.said) == (2, True), none.said

@@ -74,7 +74,9 @@ def test_no_summary_is_cut_in_a_pipe_nor_on_a_narrow_terminal(home: Home) -> Non
         assert re.search(rf"^  {name} +{re.escape(command.get_short_help_str(1000))}$", piped, re.MULTILINE), name
     assert "..." not in piped.partition("Commands:")[2]
     for code, word, meaning in exit_table():
-        assert re.search(rf"^ +{code} +{word} +{re.escape(meaning)}$", piped, re.MULTILINE), code
+        wrapped = r"\s+".join(map(re.escape, meaning.split()))
+        assert re.search(rf"^ +{code} +{word} +{wrapped}$", piped, re.MULTILINE), code
+    assert max(map(len, piped.splitlines())) <= 100
     terminal = home.terminal("--help", columns=60)
     assert terminal.end() == 0
     shown = " ".join(terminal.text.partition("Commands:")[2].split())

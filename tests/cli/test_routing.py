@@ -160,6 +160,8 @@ def test_a_prompt_that_would_wait_can_be_a_steer_instead(home: Home, busy: str) 
 
 def test_a_prompt_to_a_free_slot_is_one_whatever_it_would_do_if_busy(home: Home) -> None:
     session = home.new()
+    told = home.run("steer", session, "only new products")
+    assert (told.code, f"begin one with: agentrun send {session} TEXT" in told.said) == (7, True), told.said
     assert _accepted(home, "send", session, "one", "--if-busy", "steer") == ("run-1", 1, "prompt")
 
 
