@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentrun.config.installing import how_to_install
 from agentrun.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -15,9 +16,7 @@ def check_extra(extra: str, *modules: str) -> None:
 
     for module in modules:
         if find_spec(module) is None:
-            raise ConfigError(
-                f"the Python package {module!r} is not installed", hint=f"python3 -m pip install 'agentrun[{extra}]'"
-            )
+            raise ConfigError(f"the Python package {module!r} is not installed", hint=how_to_install(extra))
 
 
 def load_extra(extra: str, module: str) -> Any:
@@ -29,5 +28,5 @@ def load_extra(extra: str, module: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"the Python package {module!r} cannot be loaded: {error}",
-            hint=f"python3 -m pip install 'agentrun[{extra}]'",
+            hint=how_to_install(extra),
         ) from error

@@ -50,18 +50,18 @@ def cancel(options: Options, name: str, asked: Asked) -> int:
     target.session.patient_until = until
     if asked.operation is not None:
         return _cancel_operation(options, place, target, asked, until)
-    view = _cancel_run(place, target, asked, until)
-    if asked.wait and not view.run.is_over:
+    view, is_stuck = _cancel_run(place, target, asked, until)
+    if asked.wait and not view.run.is_over and not is_stuck:
         view = _wait(target, until, _over_or_frozen(options))
         if view.executor == "frozen":
             # It will not wind down, and has been given the time to show that it could.
             _take_from_frozen(place, target, until)
         if view.executor in ("lost", "frozen"):
             # It died over winding down; whoever comes next does that, and that is us.
-            view = _cancel_run(place, target, asked, until)
+            view, _ = _cancel_run(place, target, asked, until)
         elif view.run.is_over and view.run.status is not RunStatus.CANCELLED:
             # Something else had been decided before, and won: it says what.
-            view = _cancel_run(place, target, asked, until)
+            view, _ = _cancel_run(place, target, asked, until)
     if options.json:
         output.out_json(view.to_doc())
     else:
@@ -80,7 +80,8 @@ def _until(text: str | None) -> float | None:
     return time.monotonic() + parse_duration(text)
 
 
-def _cancel_run(place: Place, target: Target, asked: Asked, until: float | None) -> RunView:
+def _cancel_run(place: Place, target: Target, asked: Asked, until: float | None) -> tuple[RunView, bool]:
+    """The run as it stands then, and whether all was done for its end that can be done from here, in vain."""
     try:
         return _asked_to_stop(place, target, asked)
     except SessionHeld:
@@ -96,9 +97,9 @@ def _cancel_run(place: Place, target: Target, asked: Asked, until: float | None)
             raise held_elsewhere(target.run(), frozen) if frozen else error from error
 
 
-def _asked_to_stop(place: Place, target: Target, asked: Asked) -> RunView:
+def _asked_to_stop(place: Place, target: Target, asked: Asked) -> tuple[RunView, bool]:
     try:
-        return stops.cancel(place, target, asked.reason, force=asked.force, gone=asked.gone)
+        return stops.cancel(place, target, asked.reason, force=asked.force, gone=asked.gone), False
     except TimeRanOut as error:
         if target.run().load().ending is None:
             error.message += "; no stop is stored"
@@ -107,7 +108,7 @@ def _asked_to_stop(place: Place, target: Target, asked: Asked) -> RunView:
         view = target.run().view()
         if not view.run.survivors:
             output.note(error.message, *(error.hint or "").splitlines())
-        return view  # the intent is stored, and the view names what is alive
+        return view, True  # the intent is stored, and the view names what is alive
 
 
 def _take_from_frozen(place: Place, target: Target, until: float | None) -> None:

@@ -51,13 +51,11 @@ def take_over(writer: Writer, run_dir: RunDir, run: Run, *, gone: bool = False) 
     is left of it can only be seen elsewhere.
     """
     if not sees_processes():
-        why = (
-            "what it left running cannot be seen from here: /proc is missing, or shows other processes than this one's"
-        )
+        why = ": what it left running cannot be seen from here, where /proc is missing or shows other processes"
         raise _not_ended(run_dir, why, f"where /proc shows them: agentrun cancel {run_dir.name}")
     names = [] if gone else nothing_else_here(run_dir, run)
     if names:
-        raise _not_ended(run_dir, ", ".join(names), how_to_end(run))
+        raise _not_ended(run_dir, f" because of {', '.join(names)}", how_to_end(run))
     liveness = take_to_drive(run_dir, run)
     if liveness is None:
         return None
@@ -86,19 +84,19 @@ def _end_run(session: SessionDir, run_dir: RunDir, taken: Taken, survivors: list
     lease = taken.lease
     with stopping(session) as writer:
         if survivors:
-            out_of_here = unseen(run_dir, run_dir.check(lease, writer))
+            out_of_here = [] if taken.gone else unseen(run_dir, run_dir.check(lease, writer))
             name_survivors(writer, lease, run_dir, [*survivors, *out_of_here])
             run_dir.end_lease(writer)
             hint = how_to_go_on(run_dir.current(writer), survivors, f"cancel {run_dir.name}")
-            raise _not_ended(run_dir, f"{', '.join(survivors)} cannot be ended", hint)
+            raise _not_ended(run_dir, f": {', '.join(survivors)} cannot be ended", hint)
         if not taken.gone and (names := leave_unseen(writer, lease, run_dir)):
-            raise _not_ended(run_dir, ", ".join(names), how_to_end(run_dir.current(writer)))
+            raise _not_ended(run_dir, f" because of {', '.join(names)}", how_to_end(run_dir.current(writer)))
         spent = run_dir.unrecorded_ms(run_dir.current(writer))
         wind_down(writer, lease, run_dir, executing_ms=spent)
 
 
 def _not_ended(run_dir: RunDir, why: str, hint: str) -> NotEnded:
-    said = f"{run_dir.name} stays cancelling: {why}"
+    said = f"{run_dir.name} stays cancelling{why}"
     return NotEnded(said, hint=hint, session_id=run_dir.session_id, run_id=run_dir.run_id)
 
 

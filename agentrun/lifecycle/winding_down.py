@@ -79,7 +79,8 @@ def nothing_else_here(run_dir: RunDir, run: Run) -> list[str]:
     if run.status is not RunStatus.CANCELLING or run.lease_owner is not None:
         return []
     names = unseen(run_dir, run)
-    return names if len(names) == len(run.whereabouts) else []
+    # What is not named yet has to be: `show` says by that how to go on.
+    return names if tuple(names) == run.survivors else []
 
 
 def how_to_end(run: Run) -> str:

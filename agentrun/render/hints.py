@@ -122,7 +122,9 @@ def _executor(view: RunView, screen: Screen) -> list[str]:
         take_up = [_hint("say how it ended with", command), _hint("then take it up with", f"resume {name}")]
     if view.late is not None and view.late.cause == "suspended":
         take_up = [f"  let it go on with: kill -CONT {view.late.pid}", *take_up]
-    return [_marked(NOTE, what, screen), *take_up, _hint("end it with", f"cancel {name}")]
+    # What keeps it from ending says below what to do about that.
+    end = [] if view.run.survivors else [_hint("end it with", f"cancel {name}")]
+    return [_marked(NOTE, what, screen), *take_up, *end]
 
 
 # Another executor could do no better than the one that is there, and no command stores anything either.

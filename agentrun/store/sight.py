@@ -11,7 +11,6 @@ import os
 from agentrun import clock
 from agentrun.errors import ConfigError
 from agentrun.records.codec import Doc
-from agentrun.records.lease import owner_words
 from agentrun.records.run import Run
 from agentrun.states import EventType
 from agentrun.store.identity import has_ended, pid_namespace, sees_namespace, user_namespace
@@ -93,7 +92,9 @@ def _read(path: str) -> bytes:
 
 def words_of(left: Doc) -> str:
     """What is said of one of these among the `survivors` of a run."""
-    return f"what {owner_words(left)} left running, which cannot be seen from here"
+    number = left.get("pid")
+    owner = f"{left.get('user')}@{left.get('host')} (pid {number} there)"
+    return f"what {owner} may have left running, which cannot be seen from here"
 
 
 def _is_seen(left: Doc) -> bool:

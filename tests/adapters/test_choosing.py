@@ -9,6 +9,7 @@ import pytest
 from agentrun.adapters.models.choosing import build_model, key_variable, key_variables
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.config import AgentConfig, Config
+from agentrun.config.installing import how_to_install
 from agentrun.errors import ConfigError
 
 
@@ -34,7 +35,7 @@ def test_without_its_key_or_its_extra_a_model_is_not_begun_with(provider: str) -
         build_model(Config(), agent, surroundings())
     hint = refused.value.hint or ""
     if importlib.util.find_spec(provider) is None:
-        assert f"pip install 'agentrun[{provider}]'" in hint
+        assert how_to_install(provider) in hint
     else:
         assert f"export {provider.upper()}_API_KEY=..." in hint
         model = build_model(Config(), agent, surroundings(**{f"{provider.upper()}_API_KEY": "k"}))

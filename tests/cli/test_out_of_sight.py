@@ -155,6 +155,27 @@ def test_a_run_stays_cancelling_as_long_as_its_tool_may_live_where_nobody_looks(
     assert (stored["status"], stored["survivors"], stored.get("whereabouts")) == ("cancelled", [], None)
 
 
+# covers A52
+def test_it_is_named_once_by_the_first_cancel_also_after_somebody_there_had_looked_after_the_run(
+    home: Home, contained: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    home.tool("export", home.gate(), effect="write", approve="auto")
+    home.model({"calls": [{"name": "export"}]}, {"text": "done"})
+    session = home.new()
+    run = f"{session}/run-1"
+    contained("send", session, "go", "--detach")
+    home.at_gate()
+    kill_executor(home, run)
+    assert elsewhere(home, "recover").code == NOT_OVER
+    told = elsewhere(home, "cancel", run, "--wait")
+    assert (told.code, told.said.count("--gone")) == (NOT_OVER, 1)
+    assert len(home.events(run, "run.cancel_requested")) == 1
+    assert len(home.events(run, "run.survivors_found")) == 1
+    shown = home.run("show", run).text
+    assert f"agentrun cancel {run} --gone" in shown
+    assert "end it with" not in shown, "that was just tried"
+
+
 def test_the_user_says_that_the_container_is_gone(home: Home, left_behind: tuple[str, subprocess.Popen[bytes]]) -> None:
     run, container = left_behind
     assert elsewhere(home, "cancel", run).code == NOT_OVER

@@ -10,6 +10,7 @@ from agentrun.cli.acp.server import Refusal, Server
 from agentrun.cli.logs import mute_libraries
 from agentrun.cli.options import Options
 from agentrun.commands.execution import make_order
+from agentrun.config.installing import how_to_install
 from agentrun.errors import ConfigError
 
 # A message may hold whole files.
@@ -24,9 +25,7 @@ def serve(options: Options, agent: str | None) -> int:
     try:
         import acp  # noqa: F401  looked for here, so that what is missing is said in our words
     except ImportError as error:
-        raise ConfigError(
-            "the Python package 'acp' is not installed", hint="python3 -m pip install 'agentrun[acp]'"
-        ) from error
+        raise ConfigError("the Python package 'acp' is not installed", hint=how_to_install("acp")) from error
     mute_libraries()
     asyncio.run(_serve(Server, options, agent))
     return 0
