@@ -80,7 +80,7 @@ Policy = Annotated[
     typer.Option(
         parser=OneOf(IfBusy),
         metavar="|".join(IfBusy),
-        help="what becomes of a prompt whose slot is taken (default: it joins the run if it can)",
+        help="what becomes of it if a run is active (default: it joins that run; with --mode prompt: reject)",
     ),
 ]
 ExpectSeq = Annotated[

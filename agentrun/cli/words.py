@@ -31,7 +31,7 @@ COMMANDS = {
         {
             "--file": ("file", "add the text of a file"),
             "--mode": ("prompt|steer|follow-up|answer", "insist on one kind of input (default: the one that fits)"),
-            "--if-busy": ("reject|queue|steer|interrupt", "what becomes of a prompt whose slot is taken (default: it joins the run if it can)"),
+            "--if-busy": ("reject|queue|steer|interrupt", "what becomes of it if a run is active (default: it joins that run; with --mode prompt: reject)"),
             "--if-ended": ("prompt|", "if the run has ended: begin a new one (default: refuse)"),
             "--detach": ("", "return once accepted; the run goes on without this terminal"),
             "--key": ("text", "the same key and text again is accepted only once"),
