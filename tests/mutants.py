@@ -542,8 +542,8 @@ MUTANTS = [
     Mutant(
         "an executor that waits does not say what it leaves",
         "executor/hold.py",
-        "if self._follows_others or may_leave_processes():",
-        "if self._follows_others:",
+        "if self._follows_others or may_leave_processes() else",
+        "if self._follows_others else",
         "tests/cli/test_out_of_sight.py -k leaves_something",
     ),
     Mutant(

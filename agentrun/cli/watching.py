@@ -74,18 +74,12 @@ def end_view(options: Options, target: Target, audience: Shown, *, with_report: 
     return exits.of_run(view)
 
 
-def _say_again(follower: Follower, audience: Shown, event: Event) -> None:
-    """Gives the audience the messages that `event` tells of, if they came so long ago that it does not hold them."""
-    for seq in audience.forgotten(event):
-        message = follower.session.message_at(seq)
-        if message is not None:
-            audience.message(message)
-
-
 def _show_news(follower: Follower, audience: Shown) -> None:
     for news in follower.step():
         if isinstance(news, Event):
-            _say_again(follower, audience, news)
+            # What it tells of may have come so long ago that the audience does not hold it.
+            for message in filter(None, map(follower.session.message_at, audience.forgotten(news))):
+                audience.message(message)
             audience.event(news)
         else:
             audience.message(news)

@@ -17,7 +17,7 @@ from agentrun.commands.place import Place
 from agentrun.commands.vigil import held_elsewhere
 from agentrun.errors import ConfigError, SessionHeld
 from agentrun.lifecycle import recovery
-from agentrun.lifecycle.leaving import let_go, pass_on
+from agentrun.lifecycle.leaving import let_go, pass_on, with_own
 from agentrun.lifecycle.recovery import Verdict
 from agentrun.lifecycle.settlement import Finding
 from agentrun.lifecycle.winding_down import (
@@ -256,7 +256,7 @@ class _Case:
         if survivors:
             reason = f"{', '.join(survivors)} cannot be ended"
             # Its operations stay open: they are not over.
-            run = let_go(writer, lease, self._run_dir, reason, leaves_some=True)
+            run = let_go(writer, lease, self._run_dir, reason, left=with_own(run))
             return Settled(run, reason, how_to_go_on(run, survivors, "recover"))
         if run.ending is not None:
             names = leave_unseen(writer, lease, self._run_dir)

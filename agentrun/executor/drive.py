@@ -102,7 +102,7 @@ async def _execute(job: Job) -> Ended:
     except BaseException:
         heartbeat.stop()
         raise
-    heartbeat.renew(stretch.lease, stretch.spent, stretch.has_lock)
+    heartbeat.renew(stretch.lease, stretch.spent, lambda: stretch.has_lock)
     try:
         async with anyio.create_task_group() as group:
             # First: an agent may be done, or leave the run to the user, before any other task begins.

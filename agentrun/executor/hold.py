@@ -20,7 +20,7 @@ from agentrun.errors import AgentrunError, Denied, FencedOut, SlotTaken, Storage
 from agentrun.executor.audience import Audience
 from agentrun.executor.operation_stops import OperationStops
 from agentrun.executor.stopwatch import Stopwatch
-from agentrun.lifecycle.leaving import with_own
+from agentrun.lifecycle.leaving import let_go, with_own
 from agentrun.lifecycle.winding_down import UNSEEN, leave_unseen, name_survivors, wind_down
 from agentrun.records.codec import Doc
 from agentrun.records.event import Event
@@ -74,7 +74,8 @@ class Hold:
         self.left: str | None = None
         self.fenced: FencedOut | None = None
         self._liveness: int | None = liveness
-        self._has_lock = True
+        # Whether the executor's lock shows that this process is alive; else the lease does.
+        self.has_lock = True
         self._untold: list[Event] = []
         self._questions = 0
         self._follows_others = False
@@ -95,9 +96,9 @@ class Hold:
 
     def look(self) -> bool:
         """Looks whether others wrote into the run; True if it must not go on, and then the agent is stopped."""
-        if not self._has_lock and self._liveness is not None:
+        if not self.has_lock and self._liveness is not None:
             # An executor elsewhere had it that was fenced out; once it has let go, the lock shows that we live.
-            self._has_lock = has_liveness(self.run_dir.directory, self._liveness)
+            self.has_lock = has_liveness(self.run_dir.directory, self._liveness)
         self._check_there()
         if self.run_dir.has_news():
             with self._recording() as writer:
@@ -114,7 +115,7 @@ class Hold:
                 self.run_dir.has_news()
                 or self.session.messages.size() != self._shown
                 or self._is_removed()
-                or not self._has_lock
+                or not self.has_lock
             )
         except (AgentrunError, OSError):
             return True
@@ -245,10 +246,6 @@ class Hold:
         """Seconds of executing that no event tells of yet; None while the user is waited for."""
         return self._watch.seconds()
 
-    def has_lock(self) -> bool:
-        """Whether the executor's lock shows that this process is alive; else the lease does."""
-        return self._has_lock
-
     # --- below
 
     def _recording(self) -> _Recording:
@@ -306,10 +303,8 @@ class Hold:
             self.run_dir.events.sync_for_reading()
         untold, self._untold = self._untold, []
         for event in untold:
-            for seq in self.audience.forgotten(event):
-                message = self.session.message_at(seq)
-                if message is not None:
-                    self.audience.message(message)
+            for message in filter(None, map(self.session.message_at, self.audience.forgotten(event))):
+                self.audience.message(message)
             self.audience.event(event)
 
     def _claim(self) -> Lease:
@@ -317,7 +312,7 @@ class Hold:
             assert self._liveness is not None
             self._check_turn(writer)
             fenced = still_fenced(self.run_dir, self.run_dir.current(writer), self._liveness)
-            self._has_lock = fenced is None
+            self.has_lock = fenced is None
             terms, left = self.terms, self.run_dir.current(writer).whereabouts
             lease = self.run_dir.claim(writer, lease_seconds=terms.lease, timeout=terms.timeout, fenced=fenced)
             # All of them, from the first: the agent decides by them.
@@ -365,12 +360,9 @@ class Hold:
 
     def _leave(self, writer: Writer, reason: str) -> None:
         """Lets the run go in the hold in which it came to wait: an answer then finds no executor, and takes over."""
-        payload: Doc = {"reason": reason, "executingMs": self._watch.take()}
-        if self._follows_others or may_leave_processes():
-            payload["whereabouts"] = list(with_own(self.run_dir.seen))
-        self.run_dir.append(self.lease, writer, E.RUN_LEASE_RELEASED, payload, durable=True)
-        self.run_dir.end_lease(writer)
-        self.run_dir.write_snapshot(writer)
+        run = self.run_dir.seen
+        left = with_own(run) if self._follows_others or may_leave_processes() else run.whereabouts
+        let_go(writer, self.lease, self.run_dir, reason, left=left, executing_ms=self._watch.take())
         self.left = reason
         self.release()
 

@@ -20,15 +20,15 @@ def let_go(
     run_dir: RunDir,
     reason: str,
     *,
-    leaves_some: bool = False,
+    left: tuple[Doc, ...] | None = None,
     executing_ms: int | None = None,
 ) -> Run:
-    """Gives the lease back. `leaves_some`: processes of the run that were found here could not be ended.
+    """Gives the lease back. `executing_ms` is executing time that no event tells of yet.
 
-    `executing_ms` is executing time that no event tells of yet.
+    `left` are the run's `whereabouts` from then on; None says that all is ended that can be seen from here.
     """
-    spent: Doc = {"executingMs": executing_ms} if executing_ms is not None else {}
-    run = _release(writer, lease, run_dir, {"reason": reason} | spent, leaves_some)
+    spent: Doc = {} if executing_ms is None else {"executingMs": executing_ms}
+    run = _release(writer, lease, run_dir, {"reason": reason} | spent, left)
     run_dir.end_lease(writer)
     run_dir.write_snapshot(writer)
     return run
@@ -39,7 +39,7 @@ def pass_on(writer: Writer, lease: Lease, run_dir: RunDir, reason: str, lease_se
 
     Until it claims the run, the lease that lies there keeps others away.
     """
-    run = _release(writer, lease, run_dir, {"reason": reason})
+    run = _release(writer, lease, run_dir, {"reason": reason}, None)
     run_dir.renew(lease, writer, lease_seconds)
     run_dir.write_snapshot(writer)
     return run
@@ -50,8 +50,8 @@ def with_own(run: Run) -> tuple[Doc, ...]:
     return (*run.whereabouts, *run.lost_in())
 
 
-def _release(writer: Writer, lease: Lease, run_dir: RunDir, payload: Doc, leaves_some: bool = False) -> Run:
+def _release(writer: Writer, lease: Lease, run_dir: RunDir, payload: Doc, left: tuple[Doc, ...] | None) -> Run:
     run = run_dir.check(lease, writer)
-    left = with_own(run) if leaves_some else out_of_sight(run_dir, run)
+    left = out_of_sight(run_dir, run) if left is None else left
     payload |= {"whereabouts": list(left)} if left != run.whereabouts else {}
     return run_dir.append(lease, writer, EventType.RUN_LEASE_RELEASED, payload, durable=True)

@@ -77,8 +77,7 @@ def _leads(pid: int, environment: Collection[bytes], place: Place) -> bool:
     if path is None or place.identity is None:
         return path == place.path
     try:
-        # Its own view of the file system (proc(5), `root`): in a container the same path is another directory.
-        found = os.stat(b"/proc/%d/root/%b" % (pid, path.lstrip(b"/")))
+        found = os.stat(_as_seen_by(pid, path))
     except (FileNotFoundError, NotADirectoryError):
         # The tree was moved away from under it, or the process is just gone. The rest of the marker has the names of a
         # session and a run, which no two trees give to different ones, unless a session's name was chosen.
@@ -97,9 +96,14 @@ def _is_another_s(pid: int, path: bytes, place: Place) -> bool:
     sandbox of the tool's own.
     """
     try:
-        os.stat(b"/proc/%d/root/%b/%b" % (pid, path.lstrip(b"/"), place.inside))
+        os.stat(os.path.join(_as_seen_by(pid, path), place.inside))
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         pass  # nobody lets us look
     return True
+
+
+def _as_seen_by(pid: int, path: bytes) -> bytes:
+    """`path` in the process's own view of the file system (proc(5), `root`): in a container it leads elsewhere."""
+    return os.path.join(b"/proc/%d/root" % pid, path.lstrip(b"/"))

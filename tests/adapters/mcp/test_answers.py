@@ -32,16 +32,8 @@ BUFFERED = 32 << 20
 
 def run(directory: Path, url: str, *names: str, **config: Any) -> FakeStretch:
     """Has a model call tools of the server `s`, one after the other."""
-    surroundings = Surroundings(
-        root=str(directory),
-        config_path=None,
-        account="ann",
-        session_id="session-test",
-        run_id="run-1",
-        scratch=str(directory),
-        working_directory=str(directory),
-        environment={"PATH": os.environ["PATH"]},
-    )
+    here = str(directory)
+    surroundings = Surroundings(here, None, "ann", "session-test", "run-1", here, here, {"PATH": os.environ["PATH"]})
     config = {"approve": "auto", "headers": {"Accept-Encoding": "gzip"}} | config
     made = McpServer(McpConfig("s", url=url, **config), surroundings, directory=str(directory), secrets=())
     model = scripted(*({"calls": [{"name": f"s_{name}", "arguments": {}}]} for name in names), {"text": "done"})

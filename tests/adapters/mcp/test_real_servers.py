@@ -36,15 +36,9 @@ def call(
     directory: Path, name: str, arguments: dict[str, Any], stretch: FakeStretch | None = None, **config: Any
 ) -> Operation:
     """Has a model call one tool of the server `s`."""
+    here = str(directory)
     surroundings = Surroundings(
-        root=str(directory),
-        config_path=None,
-        account="ann",
-        session_id="session-test",
-        run_id="run-1",
-        scratch=str(directory),
-        working_directory=str(directory),
-        environment={"PATH": os.environ["PATH"], "HOME": str(directory)},
+        here, None, "ann", "session-test", "run-1", here, here, {"PATH": os.environ["PATH"], "HOME": here}
     )
     server = McpServer(McpConfig("s", **config), surroundings, directory=str(directory), secrets=())
     model = scripted({"calls": [{"name": f"s_{name}", "arguments": arguments}]}, {"text": "done"})
