@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from agentrun.cli.acp.news import News
 from agentrun.cli.acp.prompts import text_of
 from agentrun.errors import UsageError
+from agentrun.records.event import Event
+from agentrun.states import EventType
 from agentrun.testing.node import node_program
 from tests.cli.conftest import PATIENCE
 
@@ -293,3 +296,19 @@ def test_a_foreign_client_from_npm_drives_a_session(home: Any, tmp_path: Path) -
 def test_a_prompt_of_another_form_has_no_text(blocks: object) -> None:
     with pytest.raises(UsageError, match="no text"):
         text_of(blocks)
+
+
+def test_words_that_are_there_before_their_request_is_told_are_said_once() -> None:
+    # covers A41
+    def event(seq: int, kind: EventType, **payload: Any) -> Event:
+        return Event("s", "run-1", seq, kind.value, "at", 1, payload)
+
+    news = News()
+    told = [
+        *news.of_draft("I "),
+        *news.of_event(event(1, EventType.MODEL_REQUEST_STARTED)),
+        *news.of_draft("I look"),
+        *news.of_event(event(2, EventType.MODEL_REQUEST_FINISHED, text="I look.")),
+        *news.of_draft("I look."),
+    ]
+    assert [each["content"]["text"] for each in told] == ["I look", "."]

@@ -21,6 +21,7 @@ class News:
         self.last_seq = 0
         self._said = ""
         self._said_before = ""
+        self._is_asked = False
 
     def of_event(self, event: Event) -> Iterator[Doc]:
         """The updates that an event is; none for one that was told before."""
@@ -30,8 +31,9 @@ class News:
         payload = event.payload
         match event.type:
             case E.MODEL_REQUEST_STARTED:
-                self._said_before, self._said = self._said, ""
+                self._said_before, self._said, self._is_asked = self._said, "", True
             case E.MODEL_REQUEST_FINISHED:
+                self._is_asked = False
                 yield from self.of_reply(str(payload.get("text") or ""))
             case E.TOOL_REGISTERED:
                 yield call(payload["operationId"], payload["toolName"], payload["effect"], payload["arguments"])
@@ -54,8 +56,9 @@ class News:
 
     def of_draft(self, text: str) -> Iterator[Doc]:
         """What is new of the reply under way, of which `text` is the whole so far."""
-        # The draft on disk is that of the reply before until this one has its first words.
-        if self._said or not self._said_before.startswith(text):
+        # The draft on disk is that of the reply before until this one has its first words. And it may be of a reply
+        # whose request was begun since the events were read: its words come with the next ones.
+        if self._is_asked and (self._said or not self._said_before.startswith(text)):
             yield from self.of_reply(text)
 
     def of_reply(self, text: str) -> Iterator[Doc]:
